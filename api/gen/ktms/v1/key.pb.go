@@ -666,7 +666,7 @@ type VendorKeyInfo struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApiKeyName string                 `protobuf:"bytes,1,opt,name=api_key_name,json=apiKeyName,proto3" json:"api_key_name,omitempty"`
 	Vendor     string                 `protobuf:"bytes,2,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	// The first 16 hex digits of an HMAC-SHA-256 over the credential, to compare it without revealing it.
+	// The first 16 hex digits of SHA-256("ktms:" + vendor + ":" + credential), to compare it without revealing it.
 	Fingerprint string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Keyring version that the credential is sealed with.
 	KeyVersion    int32                  `protobuf:"varint,4,opt,name=key_version,json=keyVersion,proto3" json:"key_version,omitempty"`

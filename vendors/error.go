@@ -1,0 +1,64 @@
+package vendors
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind says what an error means for the walk along a chain of candidates.
+type Kind int
+
+// The kinds, and what the walk does with them.
+const (
+	// Unavailable: the vendor is down, overloaded or unreachable, or its answer was cut or garbled. One retry in
+	// place if the wait is short, then the next candidate.
+	Unavailable Kind = iota
+	// RateLimited: too many requests. One retry in place if the wait is short, then the next candidate.
+	RateLimited
+	// Denied: the credential, the account's money or the model's name was refused. The next candidate.
+	Denied
+	// Overflow: the prompt is longer than the model takes. The next candidate, which may be a larger one.
+	Overflow
+	// Blocked: the vendor's policy refused the content. The next candidate.
+	Blocked
+	// Invalid: the vendor says that the request is wrong; every other one would too. The walk ends.
+	Invalid
+	// Canceled: the caller went away or its deadline passed. The walk ends, nobody is to blame.
+	Canceled
+)
+
+var kindNames = [...]string{"unavailable", "rate_limited", "denied", "overflow", "blocked", "invalid", "canceled"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Error is what a vendor call ends in. Its text names the vendor and what it said, never a credential.
+type Error struct {
+	Kind   Kind
+	Vendor string
+	// Status is the HTTP status, 0 when there was no response.
+	Status int
+	// RetryAfter is the wait that the vendor asked for, 0 when it asked for none.
+	RetryAfter time.Duration
+	// Message is what the vendor said, shortened and free of credentials; it may be shown to the caller.
+	Message string
+	// Param is the request field that the vendor complained about, if it named one.
+	Param string
+	// Err is the cause within this process, for logs.
+	Err error
+}
+
+func (e *Error) Error() string {
+	text := e.Vendor + ": " + e.Kind.String()
+	if e.Status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }

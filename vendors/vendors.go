@@ -1,0 +1,84 @@
+// Package vendors is the contract between Keystone and the services that answer requests.
+//
+// One package per wire dialect implements it (openai, …); each has exactly one encoder from and one decoder to the
+// messages of ktms.v1. The suite in vendortest runs on every dialect.
+package vendors
+
+import (
+	"context"
+	"iter"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+)
+
+// Names of the vendors, as ModelSpec.vendor spells them.
+const (
+	OpenAI    = "openai"
+	Anthropic = "anthropic"
+	Google    = "google"
+	DeepSeek  = "deepseek"
+	Groq      = "groq"
+	Mistral   = "mistral"
+	Azure     = "azure"
+	Bedrock   = "bedrock"
+	Ollama    = "ollama"
+	TypeSafe  = "typesafe"
+	// Local is the pool of registered nodes.
+	Local = "local"
+	// Demo is the built-in model that echoes; it exists only in ktms-server dev.
+	Demo = "demo"
+)
+
+// Vendor speaks one wire dialect. It is safe for concurrent use and keeps nothing per request. Cancelling ctx closes
+// the upstream body. Every error is an *Error. Neither method changes req.
+type Vendor interface {
+	// Generate makes one non-streaming vendor call.
+	Generate(ctx context.Context, t Target, req *ktmsv1.GenerateTextRequest) (*Answer, error)
+	// Stream makes one streaming call. The first event is a Head, as soon as the vendor accepted the call; the last
+	// chunks carry finish reasons and usage. An error ends the sequence; so does breaking out of it, which closes the
+	// upstream body. A stream that ends without a finish reason for every choice ends in an error.
+	Stream(ctx context.Context, t Target, req *ktmsv1.GenerateTextRequest) iter.Seq2[Event, error]
+}
+
+// Target is where one attempt goes.
+type Target struct {
+	// Vendor is one of the names above.
+	Vendor string
+	// Model is the id sent to the vendor.
+	Model string
+	// BaseURL replaces the vendor's own when it is set.
+	BaseURL string
+	Key     Secret
+	// Capabilities are those that the model declares in the catalogue (no_thinking, prompt_cache, …).
+	Capabilities []string
+	// MaxOutputTokens is the catalogue's maximum for the model; 0 is unknown.
+	MaxOutputTokens int64
+}
+
+// Head is what a vendor says before its answer.
+type Head struct {
+	// Dropped names the request fields that the dialect could not carry, as a caller spells them.
+	Dropped []string
+	// RequestID is the vendor's own id of the call.
+	RequestID string
+}
+
+// Answer is a complete answer. Response carries what the vendor said: choices, usage, its own id, model, fingerprint
+// and tier. The routing fields are the caller's to fill.
+type Answer struct {
+	Head     Head
+	Response *ktmsv1.GenerateTextResponse
+}
+
+// Event is one step of a stream: either a Head or a Chunk.
+type Event struct {
+	Head  *Head
+	Chunk *ktmsv1.GenerateTextChunk
+}
+
+// HasContent reports whether a chunk gives the caller something that cannot be taken back: text, reasoning, a
+// refusal, a tool call or an end. A chunk without content is a preamble.
+func HasContent(c *ktmsv1.GenerateTextChunk) bool {
+	return c.GetDelta() != "" || c.GetReasoningDelta() != "" || c.GetRefusalDelta() != "" || c.GetOpaque() != "" ||
+		len(c.GetToolCallChunks()) > 0 || c.GetFinishReason() != "" || c.GetExtraJson() != "" || c.GetLogprobsJson() != ""
+}
