@@ -1,0 +1,59 @@
+// Package caller says who is calling.
+package caller
+
+import (
+	"context"
+	"slices"
+)
+
+// Scopes of keys.
+const (
+	// ScopeGenerate opens the data plane.
+	ScopeGenerate = "generate"
+	// ScopeAdmin opens everything.
+	ScopeAdmin = "admin"
+	// ScopeAdminRead opens the reads of the control plane.
+	ScopeAdminRead = "admin:read"
+	// ScopeNode opens the node registry.
+	ScopeNode = "node"
+)
+
+// Caller is the key behind a call and what it may do. It is shared between calls: readers must not change it.
+type Caller struct {
+	// KeyID is empty for the bootstrap key.
+	KeyID   string
+	KeyName string
+	Scopes  []string
+	OrgID   string
+	TeamID  string
+	// AllowedModels is the key's own list; empty allows any.
+	AllowedModels []string
+	// RPMLimit and TPMLimit are per minute over all models; 0 is unlimited.
+	RPMLimit int32
+	TPMLimit int64
+}
+
+// May reports whether the caller has one of the scopes; admin implies everything.
+func (c *Caller) May(scopes ...string) bool {
+	for _, s := range c.Scopes {
+		if s == ScopeAdmin || slices.Contains(scopes, s) {
+			return true
+		}
+	}
+	return false
+}
+
+type contextKey struct{}
+
+// NewContext attaches the caller.
+func NewContext(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, contextKey{}, c)
+}
+
+// From returns the caller that access attached, or a caller without any scope.
+func From(ctx context.Context) *Caller {
+	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
+		return c
+	}
+	return &Caller{}
+}
