@@ -6,6 +6,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -18,6 +20,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists says that a unique name or id is taken.
 	ErrExists = errors.New("already exists")
+	// ErrInUse says that a row cannot be deleted while others belong to it.
+	ErrInUse = errors.New("still in use")
 	// ErrUnavailable says that the database did not answer; the call may be repeated.
 	ErrUnavailable = errors.New("storage unavailable")
 )
@@ -54,6 +58,13 @@ type VendorKey struct {
 
 // AAD is the associated data that binds the sealed credential to its row, so that it cannot be moved to another one.
 func (v VendorKey) AAD() []byte { return []byte("vendor_key\x00" + v.KeyID + "\x00" + v.Vendor) }
+
+// Fingerprint identifies a credential without revealing it, so that a configuration file can be compared with what is
+// stored.
+func Fingerprint(vendor, plain string) string {
+	sum := sha256.Sum256([]byte("ktms:" + vendor + ":" + plain))
+	return hex.EncodeToString(sum[:8])
+}
 
 // Organization owns teams and keys.
 type Organization struct {
@@ -105,7 +116,8 @@ type Store interface {
 	ConfigVersion(ctx context.Context) (int64, error)
 	// Update runs fn in one transaction that excludes every other Update, on any replica. When fn wrote anything and
 	// returns nil, the version rises by one within the same transaction and every replica's feed learns of the change.
-	// When fn fails, nothing is changed and its error is returned as it is.
+	// When fn wrote nothing, the version stays, no feed hears of it and the Change carries the version alone. When fn
+	// fails, nothing is changed and its error is returned as it is. An Update within fn would wait for itself.
 	Update(ctx context.Context, fn func(ctx context.Context, tx Tx) error) (Change, error)
 	// Feed delivers the changes that others commit.
 	Feed() Feed
@@ -127,29 +139,32 @@ type Keys interface {
 
 // Feed delivers committed changes to this process.
 type Feed interface {
-	// Run delivers changes until ctx ends, reconnecting by itself. It calls deliver from one goroutine. After a lost
-	// connection it delivers Change{All: true}, since anything may have happened meanwhile.
+	// Run delivers changes until ctx ends, reconnecting by itself. It calls deliver from one goroutine. At its start and
+	// after a lost connection it delivers Change{All: true}, since anything may have happened before.
 	Run(ctx context.Context, deliver func(Change))
 	// SeenUpTo returns an instant (of this machine's clock) before which every committed change has been delivered
 	// and processed. A store without other writers returns now. Zero while nothing is proven.
 	SeenUpTo() time.Time
 }
 
-// Tx is one Update in progress. Reads see the transaction's own writes.
+// Tx is one Update in progress. Reads see the transaction's own writes. After ErrNotFound, ErrExists or ErrInUse the
+// transaction goes on: fn may handle the error and write something else.
 type Tx interface {
 	Config(ctx context.Context) (*Config, error)
 
 	// KeyByName and KeyByID return ErrNotFound when there is none.
 	KeyByName(ctx context.Context, name string) (Key, error)
 	KeyByID(ctx context.Context, id string) (Key, error)
-	// InsertKey returns ErrExists when the name, the id or the hash is taken.
+	// InsertKey returns ErrExists when the name, the id or the hash is taken, ErrNotFound when the organization or its
+	// team does not exist.
 	InsertKey(ctx context.Context, key Key) error
 	// SetKeyPolicy and RevokeKey return ErrNotFound. Revoking a revoked key keeps the first time.
 	SetKeyPolicy(ctx context.Context, id string, policy *ktmsv1.APIKeyPolicy) error
 	RevokeKey(ctx context.Context, id string, at time.Time) error
 	// ActiveKeys counts the active keys of an organization, or of one of its teams when teamID is set.
 	ActiveKeys(ctx context.Context, orgID, teamID string) (int, error)
-	// DetachKeys removes the tenant from the revoked keys of an organization, or of one of its teams.
+	// DetachKeys removes the tenant from the revoked keys of an organization. With teamID set it removes the team alone
+	// from those of the team: they stay with the organization.
 	DetachKeys(ctx context.Context, orgID, teamID string) error
 
 	// AllVendorKeys returns those of revoked keys too, locked against other writers until the transaction ends.
@@ -167,12 +182,13 @@ type Tx interface {
 	ReplaceRules(ctx context.Context, rules []*ktmsv1.RuleSpec) error
 
 	// InsertOrganization and UpdateOrganization return ErrExists when the name is taken; UpdateOrganization and
-	// DeleteOrganization return ErrNotFound.
+	// DeleteOrganization return ErrNotFound. DeleteOrganization returns ErrInUse while teams or keys belong to it.
 	InsertOrganization(ctx context.Context, org Organization) error
 	UpdateOrganization(ctx context.Context, org Organization) error
 	DeleteOrganization(ctx context.Context, id string) error
 	// InsertTeam and UpdateTeam return ErrExists when the organization has a team of that name; InsertTeam returns
-	// ErrNotFound when the organization does not exist, UpdateTeam and DeleteTeam when the team does not.
+	// ErrNotFound when the organization does not exist, UpdateTeam and DeleteTeam when the team does not. UpdateTeam
+	// keeps the organization. DeleteTeam returns ErrInUse while keys belong to it.
 	InsertTeam(ctx context.Context, team Team) error
 	UpdateTeam(ctx context.Context, team Team) error
 	DeleteTeam(ctx context.Context, id string) error

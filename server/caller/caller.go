@@ -57,3 +57,16 @@ func From(ctx context.Context) *Caller {
 	}
 	return &Caller{}
 }
+
+type requestIDKey struct{}
+
+// WithRequestID attaches the id that a call's response, logs and usage events share.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// RequestID returns the id of the call, or "" outside one.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}

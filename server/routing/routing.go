@@ -79,6 +79,9 @@ type Query struct {
 	Tokens int64
 	// Draw, in [0,1), decides a weighted pick that is not sticky.
 	Draw float64
+	// Unrestricted lifts the model lists of the key and of its team, for the calls that Keystone makes by itself (the
+	// judge of an automatic effort, the judge of shadow answers). Callers never set it.
+	Unrestricted bool
 }
 
 // View is a snapshot of what changes by itself. A nil View means that everything is well.

@@ -32,6 +32,9 @@ func RPC(err error) *connect.Error {
 		}
 		out = withDetail(out, bad)
 	}
+	for _, detail := range e.Details {
+		out = withDetail(out, detail)
+	}
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect/v2"
+	"google.golang.org/protobuf/proto"
 )
 
 // Reason is the stable, machine-readable cause of a refused call.
@@ -102,6 +103,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Violations are the mistakes of an invalid request or configuration, each with its path.
 	Violations []Violation
+	// Details are further messages for the RPC doors.
+	Details []proto.Message
 	// Cause stays within this process, for logs.
 	Cause error
 }

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"net/http"
+	"runtime/debug"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connecthttp"
+	connectcors "connectrpc.com/cors"
+	"connectrpc.com/grpcreflect/v2"
+	"github.com/google/uuid"
+	"github.com/rs/cors"
+
+	"github.com/ai-process/ktms/api/gen/grpc/health/v1/healthv1connect"
+	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
+	"github.com/ai-process/ktms/server/access"
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/gateway"
+	"github.com/ai-process/ktms/server/openai"
+	"github.com/ai-process/ktms/server/status"
+)
+
+// headerRequestID names the id that a response, its log lines and its usage events share.
+const headerRequestID = "X-KTMS-Request-Id"
+
+// corsMaxAge is how long a browser may remember a preflight, in seconds; browsers cap it at about this.
+const corsMaxAge = 7200
+
+// rpcDoor serves gRPC, gRPC-Web and Connect.
+func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv1connect.AdminServiceHandler) *http.Server {
+	rpc := connect.NewServer()
+	ktmsv1connect.RegisterGatewayServiceHandler(rpc, data)
+	ktmsv1connect.RegisterAdminServiceHandler(rpc, control)
+	ktmsv1connect.RegisterNodeRegistryServiceHandler(rpc, ktmsv1connect.UnimplementedNodeRegistryServiceHandler{})
+	healthv1connect.RegisterHealthHandler(rpc, healthService{s.readiness})
+	grpcreflect.Register(rpc)
+	mux := http.NewServeMux()
+	connecthttp.Mount(mux, rpc, connecthttp.WithReadMaxBytes(int(s.options.MaxMessage)))
+
+	keyless := []string{"/" + healthv1connect.HealthName + "/"}
+	if !s.options.ReflectionRequiresKey {
+		keyless = append(keyless, "/"+grpcreflect.ReflectV1ServiceName+"/", "/"+grpcreflect.ReflectV1AlphaServiceName+"/")
+	}
+	errors := connecthttp.NewErrorWriter()
+	handler := s.keys.Middleware(access.RPCDoors(keyless...), mux)
+	handler = s.crossOrigin(handler) // outside access, since a preflight carries no key
+	return s.newHTTPServer(s.identify(s.recovered(handler, func(w http.ResponseWriter, r *http.Request, err error) {
+		_ = errors.Write(w, r, status.RPC(err))
+	})))
+}
+
+func (s *Server) crossOrigin(next http.Handler) http.Handler {
+	if len(s.options.CORSOrigins) == 0 {
+		return next
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: s.options.CORSOrigins,
+		AllowedMethods: connectcors.AllowedMethods(),
+		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization"),
+		ExposedHeaders: append(connectcors.ExposedHeaders(), headerRequestID, "X-KTMS-Vendor", "X-KTMS-Rule",
+			"X-KTMS-Placement", "X-KTMS-Route-Mode", "X-KTMS-Judge-Score", "X-KTMS-Judge-Model", "X-KTMS-Dropped-Params"),
+		MaxAge: corsMaxAge,
+	}).Handler(next)
+}
+
+// httpDoor serves the OpenAI-compatible API and the probes.
+func (s *Server) httpDoor(service *gateway.Service) *http.Server {
+	mux := http.NewServeMux()
+	probes(mux, s.options.Version, s.readiness)
+	if s.options.APIEnabled {
+		api := openai.New(openai.Options{
+			Gateway: service, MaxBody: s.options.MaxBody, Timeout: s.options.APITimeout,
+			LegacyHeaders: s.options.LegacyHeaders, LegacySeen: s.options.Metrics.LegacyHeader, Log: s.options.Log,
+		})
+		mux.Handle("/", s.keys.Middleware(access.OpenAIDoors(), api))
+	}
+	return s.newHTTPServer(s.identify(s.recovered(mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+		status.WriteOpenAI(w, err)
+	})))
+}
+
+// identify gives every request its id.
+func (s *Server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := uuid.Must(uuid.NewV7()).String()
+		w.Header().Set(headerRequestID, id)
+		next.ServeHTTP(w, r.WithContext(caller.WithRequestID(r.Context(), id)))
+	})
+}
+
+// recovered turns a panic into the door's internal error, or cuts the response if it has begun.
+func (s *Server) recovered(next http.Handler, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tracked := &trackedWriter{ResponseWriter: w}
+		defer func() {
+			trouble := recover()
+			if trouble == nil {
+				return
+			}
+			if trouble == http.ErrAbortHandler { //nolint:errorlint // the very value, by net/http's contract
+				panic(trouble)
+			}
+			s.options.Log.Error("a call panicked", "request_id", caller.RequestID(r.Context()), "panic", trouble,
+				"stack", string(debug.Stack()))
+			if tracked.wrote {
+				panic(http.ErrAbortHandler)
+			}
+			refuse(w, r, status.New(status.Internal, "internal error"))
+		}()
+		next.ServeHTTP(tracked, r)
+	})
+}
+
+// trackedWriter knows whether a response has begun.
+type trackedWriter struct {
+	http.ResponseWriter
+	wrote bool
+}
+
+func (t *trackedWriter) WriteHeader(code int) {
+	t.wrote = true
+	t.ResponseWriter.WriteHeader(code)
+}
+
+func (t *trackedWriter) Write(b []byte) (int, error) {
+	t.wrote = true
+	return t.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher, which the RPC handlers look for.
+func (t *trackedWriter) Flush() { _ = http.NewResponseController(t.ResponseWriter).Flush() }
+
+// Unwrap lets http.ResponseController reach the real writer.
+func (t *trackedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }

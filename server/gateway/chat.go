@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// call is one client call on its way.
+type call struct {
+	ctx     context.Context
+	id      string
+	caller  *caller.Caller
+	req     *ktmsv1.GenerateTextRequest
+	stream  bool
+	started time.Time
+	plan    *routing.Plan
+	outcome dispatch.Outcome
+}
+
+func (c *call) rule() string {
+	if c.plan == nil {
+		return ""
+	}
+	return c.plan.Rule
+}
+
+// Generate answers a text request in one piece.
+func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (response *ktmsv1.GenerateTextResponse, err error) {
+	c := s.begin(ctx, req, false)
+	defer func() { s.record(c, err) }()
+	if err = s.route(c); err != nil {
+		return nil, err
+	}
+	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+		vendor, err := s.vendorOf(a.Candidate)
+		if err != nil {
+			return err
+		}
+		answer, err := vendor.Generate(ctx, a.Candidate.Target, req)
+		if err != nil {
+			return err
+		}
+		response = answer.Response
+		a.Used(response.GetUsage())
+		c.complete(response, a.Candidate, answer.Head)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if truncated(req, response) {
+		return nil, status.New(status.OutputTruncated,
+			"the answer hit its token ceiling before it was complete; raise max_output_tokens (max_tokens)")
+	}
+	return response, nil
+}
+
+// Stream answers a text request as it is written. What the sink received before an error stays valid: the error came
+// after it.
+func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, sink Sink) (err error) {
+	c := s.begin(ctx, req, true)
+	defer func() { s.record(c, err) }()
+	if err = s.route(c); err != nil {
+		return err
+	}
+	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+		vendor, err := s.vendorOf(a.Candidate)
+		if err != nil {
+			return err
+		}
+		out := streamOut{call: c, attempt: a, sink: sink}
+		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
+			if err != nil {
+				return err
+			}
+			a.Alive()
+			if err := out.take(event); err != nil {
+				return err
+			}
+		}
+		return out.finish()
+	})
+	return err
+}
+
+func (s *Service) begin(ctx context.Context, req *ktmsv1.GenerateTextRequest, stream bool) *call {
+	return &call{ctx: ctx, id: caller.RequestID(ctx), caller: caller.From(ctx), req: req, stream: stream, started: time.Now()}
+}
+
+// route validates the request, once for both doors, and plans where it may go.
+func (s *Service) route(c *call) error {
+	if err := s.validate(c.req); err != nil {
+		return err
+	}
+	q, err := query(c.req)
+	if err != nil {
+		return err
+	}
+	c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View)
+	return err
+}
+
+// complete adds to a vendor's answer how it came about.
+func (c *call) complete(r *ktmsv1.GenerateTextResponse, candidate *routing.Candidate, head vendors.Head) {
+	r.RequestId = c.id
+	r.ResolvedModel = candidate.Spec.GetId()
+	r.ResolvedVendor = candidate.Spec.GetVendor()
+	r.MatchedRule = c.plan.Rule
+	r.RouteMode = string(c.plan.Mode)
+	r.Placement = string(c.plan.Placement)
+	r.DroppedParams = head.Dropped
+}
+
+// truncated reports whether an answer that hit its ceiling is of no use: a cut JSON document, a cut strict call, or
+// nothing visible at all. Cut free text is kept.
+func truncated(req *ktmsv1.GenerateTextRequest, r *ktmsv1.GenerateTextResponse) bool {
+	schema := req.GetResponseSchema() != nil || req.GetResponseSchemaJson() != "" || req.GetJsonObject()
+	strict := map[string]bool{}
+	for _, tool := range req.GetTools() {
+		strict[tool.GetName()] = tool.GetStrict()
+	}
+	for _, choice := range r.GetChoices() {
+		if choice.GetFinishReason() != "length" {
+			continue
+		}
+		if schema || (choice.GetText() == "" && len(choice.GetToolCalls()) == 0 && choice.GetRefusal() == "") {
+			return true
+		}
+		for _, tool := range choice.GetToolCalls() {
+			if strict[tool.GetName()] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// streamOut passes one attempt's events on, holding back what has no content, so that an early failure can still fall
+// back to another model.
+type streamOut struct {
+	call    *call
+	attempt *dispatch.Attempt
+	sink    Sink
+	head    vendors.Head
+	// held is the content-free preamble, merged; its vendor fields go out with the first content.
+	held *ktmsv1.GenerateTextChunk
+	sent bool
+}
+
+func (o *streamOut) take(event vendors.Event) error {
+	if event.Head != nil {
+		o.head = *event.Head
+		return nil
+	}
+	chunk := event.Chunk
+	o.attempt.Used(chunk.GetUsage())
+	if !o.sent {
+		if !vendors.HasContent(chunk) {
+			o.hold(chunk)
+			return nil
+		}
+		if err := o.first(chunk); err != nil {
+			return err
+		}
+	}
+	return o.sink.Send(chunk)
+}
+
+func (o *streamOut) hold(chunk *ktmsv1.GenerateTextChunk) {
+	if o.held == nil {
+		o.held = chunk
+		return
+	}
+	if chunk.GetUsage() != nil {
+		o.held.Usage = chunk.GetUsage()
+	}
+}
+
+// first commits the attempt and puts onto the first chunk how the answer came about.
+func (o *streamOut) first(chunk *ktmsv1.GenerateTextChunk) error {
+	o.attempt.Commit()
+	o.sent = true
+	c, candidate := o.call, o.attempt.Candidate
+	chunk.RequestId = c.id
+	chunk.ResolvedModel = candidate.Spec.GetId()
+	chunk.ResolvedVendor = candidate.Spec.GetVendor()
+	chunk.MatchedRule = c.plan.Rule
+	chunk.RouteMode = string(c.plan.Mode)
+	chunk.Placement = string(c.plan.Placement)
+	chunk.DroppedParams = o.head.Dropped
+	if h := o.held; h != nil {
+		chunk.VendorResponseId = firstOf(chunk.GetVendorResponseId(), h.GetVendorResponseId())
+		chunk.VendorModel = firstOf(chunk.GetVendorModel(), h.GetVendorModel())
+		chunk.SystemFingerprint = firstOf(chunk.GetSystemFingerprint(), h.GetSystemFingerprint())
+		chunk.ServiceTier = firstOf(chunk.GetServiceTier(), h.GetServiceTier())
+	}
+	return o.sink.Head(&Head{RequestID: c.id, Model: chunk.GetResolvedModel(), Vendor: chunk.GetResolvedVendor(),
+		Rule: c.plan.Rule, Mode: chunk.GetRouteMode(), Placement: chunk.GetPlacement(), Dropped: o.head.Dropped})
+}
+
+// finish checks that the vendor said anything at all; a dialect already refuses a stream without an end.
+func (o *streamOut) finish() error {
+	if !o.sent {
+		return &vendors.Error{Kind: vendors.Unavailable, Vendor: o.attempt.Candidate.Target.Vendor, Message: "the stream ended without content"}
+	}
+	return nil
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,148 @@
+// Package gateway is the data plane: it answers GatewayService calls and, through the same methods, the
+// OpenAI-compatible door.
+package gateway
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// Options is what a Service needs.
+type Options struct {
+	// Table returns the configuration of this instant.
+	Table func() *routing.Table
+	// View returns the state of breakers and pauses.
+	View       routing.View
+	Dispatcher *dispatch.Dispatcher
+	// Vendors maps a vendor's name to the dialect that speaks to it.
+	Vendors   map[string]vendors.Vendor
+	Validator *status.Validator
+	Log       *slog.Logger
+}
+
+// Service answers. It is safe for concurrent use.
+type Service struct{ options Options }
+
+// New returns a Service.
+func New(options Options) *Service { return &Service{options} }
+
+// ListModels returns the models that the caller can use, by id.
+func (s *Service) ListModels(c *caller.Caller) []*ktmsv1.ModelSpec {
+	return s.options.Table().Models(c)
+}
+
+// Head is what a stream says once, together with its first content: what becomes headers.
+type Head struct {
+	RequestID  string
+	Model      string
+	Vendor     string
+	Rule       string
+	Mode       string
+	Placement  string
+	JudgeScore float64
+	JudgeModel string
+	Dropped    []string
+}
+
+// Sink takes a stream. Head comes once, before the first Send. An error from either ends the stream: the caller left.
+type Sink interface {
+	Head(head *Head) error
+	Send(chunk *ktmsv1.GenerateTextChunk) error
+}
+
+// HeadOf returns the head of an answer that was not streamed.
+func HeadOf(r *ktmsv1.GenerateTextResponse) *Head {
+	return &Head{RequestID: r.GetRequestId(), Model: r.GetResolvedModel(), Vendor: r.GetResolvedVendor(),
+		Rule: r.GetMatchedRule(), Mode: r.GetRouteMode(), Placement: r.GetPlacement(), JudgeScore: r.GetJudgeScore(),
+		JudgeModel: r.GetJudgeModel(), Dropped: r.GetDroppedParams()}
+}
+
+// query is what routing needs of a text request.
+func query(req *ktmsv1.GenerateTextRequest) (routing.Query, error) {
+	placement, err := routing.ParsePlacement(req.GetPlacement())
+	if err != nil {
+		return routing.Query{}, err
+	}
+	q := routing.Query{
+		Model: req.GetModelOverride(), Effort: req.GetEffort(), Mode: routing.ModeDirect,
+		Attributes: req.GetAttributes(), Placement: placement, Needs: needs(req), Draw: rand.Float64(),
+	}
+	switch {
+	case q.Model != "":
+		q.Mode = routing.ModeOverride
+	case req.GetAutoRoute() && req.GetEffort() != ktmsv1.Effort_EFFORT_UNSPECIFIED && req.GetEffortSpecified():
+		q.Mode = routing.ModeAutoEffort
+	case req.GetAutoRoute():
+		q.Mode, q.Effort = routing.ModeAutoDefault, ktmsv1.Effort_EFFORT_MEDIUM
+	}
+	return q, nil
+}
+
+// needs lists the capabilities that a model must declare to serve the request.
+func needs(req *ktmsv1.GenerateTextRequest) []string {
+	var vision, audio, pdf bool
+	for _, m := range req.GetMessages() {
+		for _, part := range m.GetParts() {
+			switch part.GetPart().(type) {
+			case *ktmsv1.ContentPart_Image:
+				vision = true
+			case *ktmsv1.ContentPart_Audio:
+				audio = true
+			case *ktmsv1.ContentPart_Document:
+				pdf = true
+			}
+		}
+	}
+	var out []string
+	for _, need := range []struct {
+		is   bool
+		name string
+	}{{vision, "vision"}, {audio, "audio_input"}, {pdf, "pdf_input"}, {req.GetEnableGoogleSearch(), "google_search"}} {
+		if need.is {
+			out = append(out, need.name)
+		}
+	}
+	return out
+}
+
+// vendorOf returns the dialect for a candidate.
+func (s *Service) vendorOf(c *routing.Candidate) (vendors.Vendor, error) {
+	if v, found := s.options.Vendors[c.Target.Vendor]; found {
+		return v, nil
+	}
+	return nil, &vendors.Error{Kind: vendors.Denied, Vendor: c.Target.Vendor, Message: "this release does not speak to this vendor"}
+}
+
+// record writes the one line that every call leaves. It holds neither prompt nor secret.
+func (s *Service) record(call *call, err error) {
+	attrs := []slog.Attr{
+		slog.String("request_id", call.id), slog.String("key", call.caller.KeyName), slog.String("rule", call.rule()),
+		slog.String("model", call.outcome.Model), slog.String("vendor", call.outcome.Vendor),
+		slog.Int("attempts", call.outcome.Attempts), slog.Bool("stream", call.stream),
+		slog.Duration("duration", time.Since(call.started)),
+	}
+	if call.req.GetActionId() != "" {
+		attrs = append(attrs, slog.String("action_id", call.req.GetActionId()))
+	}
+	if u := call.outcome.Usage; u != nil {
+		attrs = append(attrs, slog.Int64("input_tokens", u.GetInput()), slog.Int64("output_tokens", u.GetOutput()))
+	}
+	level := slog.LevelInfo
+	if err != nil {
+		e := status.As(err)
+		attrs = append(attrs, slog.String("reason", string(e.Reason)))
+		if e.Reason == status.Internal {
+			level = slog.LevelError
+			attrs = append(attrs, slog.Any("error", err))
+		}
+	}
+	s.options.Log.LogAttrs(call.ctx, level, "call", attrs...)
+}
