@@ -32,6 +32,9 @@ func NewMetrics() *Metrics {
 			Name: "ktms_legacy_headers_requests_total", Help: "Requests that still send a header's old name.",
 		}, []string{"header"}),
 	}
+	// Exported at 0 from the start, so that increase() sees the first failure after a restart.
+	m.dependencies.WithLabelValues(DependencyPostgres, "key_check")
+	m.dependencies.WithLabelValues(DependencyKeyring, "open")
 	m.Registry.MustRegister(m.dependencies, m.legacy,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Dispatch = dispatch.NewMetrics(m.Registry)

@@ -22,7 +22,7 @@ func (h *Handler) MintAPIKey(ctx context.Context, req *ktmsv1.MintAPIKeyRequest)
 	if err := unbuiltRates(req.GetPolicy()); err != nil {
 		return nil, err
 	}
-	plain := newPlainKey()
+	plain := NewPlainKey()
 	key := NewKey(req.GetName(), plain, req.GetScopes())
 	key.OrgID, key.TeamID = req.GetOrgId(), req.GetTeamId()
 	if req.GetPolicy() != nil {
@@ -40,7 +40,8 @@ func (h *Handler) MintAPIKey(ctx context.Context, req *ktmsv1.MintAPIKeyRequest)
 	return &ktmsv1.MintAPIKeyResponse{PlainKey: plain, ApiKey: apiKey(key), ConfigVersion: version}, nil
 }
 
-func newPlainKey() string {
+// NewPlainKey makes up a client key.
+func NewPlainKey() string {
 	random := make([]byte, keyBytes)
 	_, _ = rand.Read(random) // never fails: crypto/rand ends the program instead
 	return access.KeyPrefix + hex.EncodeToString(random)

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 // Options is what a Service needs.
@@ -91,13 +93,22 @@ func needs(req *ktmsv1.GenerateTextRequest) []string {
 	var vision, audio, pdf bool
 	for _, m := range req.GetMessages() {
 		for _, part := range m.GetParts() {
-			switch part.GetPart().(type) {
+			switch kind := part.GetPart().(type) {
 			case *ktmsv1.ContentPart_Image:
 				vision = true
 			case *ktmsv1.ContentPart_Audio:
 				audio = true
 			case *ktmsv1.ContentPart_Document:
 				pdf = true
+			case *ktmsv1.ContentPart_RawJson:
+				switch rawType(kind.RawJson) {
+				case "image_url":
+					vision = true
+				case "input_audio":
+					audio = true
+				case "file":
+					pdf = true
+				}
 			}
 		}
 	}
@@ -111,6 +122,15 @@ func needs(req *ktmsv1.GenerateTextRequest) []string {
 		}
 	}
 	return out
+}
+
+// rawType is the type of a part that travels raw.
+func rawType(raw string) (kind string) {
+	members, err := openaiapi.ParseMembers([]byte(raw))
+	if err == nil {
+		_ = json.Unmarshal(members.Get("type"), &kind) // no type is no need
+	}
+	return kind
 }
 
 // vendorOf returns the dialect for a candidate.
@@ -127,7 +147,7 @@ func (s *Service) record(call *call, err error) {
 		slog.String("request_id", call.id), slog.String("key", call.caller.KeyName), slog.String("rule", call.rule()),
 		slog.String("model", call.outcome.Model), slog.String("vendor", call.outcome.Vendor),
 		slog.Int("attempts", call.outcome.Attempts), slog.Bool("stream", call.stream),
-		slog.Duration("duration", time.Since(call.started)),
+		slog.Float64("seconds", time.Since(call.started).Seconds()),
 	}
 	if call.req.GetActionId() != "" {
 		attrs = append(attrs, slog.String("action_id", call.req.GetActionId()))

@@ -8,6 +8,12 @@ import (
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
+// The types of a tool call.
+const (
+	functionType = "function"
+	customType   = "custom"
+)
+
 // idPrefix makes a request's id look as clients expect.
 const idPrefix = "chatcmpl-"
 
@@ -38,9 +44,9 @@ func encode(r *ktmsv1.GenerateTextResponse) *openaiapi.ChatResponse {
 }
 
 func toolCall(c *ktmsv1.ToolCall) openaiapi.ToolCall {
-	out := openaiapi.ToolCall{ID: c.GetId(), Type: "function", Extra: members(c.GetExtraJson())}
-	if c.GetType() == "custom" {
-		out.Type, out.Custom = "custom", &openaiapi.CustomCall{Name: c.GetName(), Input: c.GetArguments()}
+	out := openaiapi.ToolCall{ID: c.GetId(), Type: functionType, Extra: members(c.GetExtraJson())}
+	if c.GetType() == customType {
+		out.Type, out.Custom = customType, &openaiapi.CustomCall{Name: c.GetName(), Input: c.GetArguments()}
 	} else {
 		out.Function = &openaiapi.FunctionCall{Name: c.GetName(), Arguments: c.GetArguments()}
 	}

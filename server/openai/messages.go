@@ -118,7 +118,7 @@ func (d *decoding) toolCall(path string, c *openaiapi.ToolCall) *ktmsv1.ToolCall
 	case c.Function != nil:
 		out.Name, out.Arguments = c.Function.Name, c.Function.Arguments
 	case c.Custom != nil:
-		out.Name, out.Arguments, out.Type = c.Custom.Name, c.Custom.Input, "custom"
+		out.Name, out.Arguments, out.Type = c.Custom.Name, c.Custom.Input, customType
 	default:
 		d.wrong(path, "needs a function or a custom member")
 	}

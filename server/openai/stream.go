@@ -40,15 +40,17 @@ type eventSink struct {
 	chunk   openaiapi.ChatChunk
 	choices [1]openaiapi.ChunkChoice
 	usage   *ktmsv1.TokensUsage
-	// spoke marks the choices whose role was sent.
+	// spoke marks the choices whose role was sent, custom the tool calls that take free text; their type stands on the
+	// first fragment alone.
 	spoke  map[int32]bool
+	custom map[[2]int32]bool
 	buffer []byte
 }
 
 // Head implements gateway.Sink.
 func (s *eventSink) Head(head *gateway.Head) error {
 	s.started = true
-	s.spoke = map[int32]bool{}
+	s.spoke, s.custom = map[int32]bool{}, map[[2]int32]bool{}
 	s.chunk = openaiapi.ChatChunk{ID: idPrefix + head.RequestID, Object: "chat.completion.chunk", Created: time.Now().Unix(), Model: head.Model}
 	header := s.w.Header()
 	s.handler.writeHead(header, head)
@@ -94,7 +96,11 @@ func (s *eventSink) delta(c *ktmsv1.GenerateTextChunk) openaiapi.Delta {
 		delta.Content = openaiapi.TextContent(c.GetDelta())
 	}
 	for _, call := range c.GetToolCallChunks() {
-		delta.ToolCalls = append(delta.ToolCalls, toolCallDelta(call))
+		place := [2]int32{c.GetIndex(), call.GetIndex()}
+		if call.GetType() == customType {
+			s.custom[place] = true
+		}
+		delta.ToolCalls = append(delta.ToolCalls, toolCallDelta(call, s.custom[place]))
 	}
 	addOpaque(&delta, c.GetOpaque())
 	return delta
@@ -104,14 +110,17 @@ func says(d *openaiapi.Delta) bool {
 	return d.Content.Kind != openaiapi.ContentAbsent || d.ReasoningContent != "" || d.Refusal != "" || len(d.ToolCalls) > 0 || len(d.Extra) > 0
 }
 
-func toolCallDelta(c *ktmsv1.ToolCallChunk) openaiapi.ToolCallDelta {
+func toolCallDelta(c *ktmsv1.ToolCallChunk, custom bool) openaiapi.ToolCallDelta {
 	out := openaiapi.ToolCallDelta{Index: new(int64(c.GetIndex())), ID: c.GetId(), Extra: members(c.GetExtraJson())}
-	if c.GetType() == "custom" {
-		out.Type, out.Custom = "custom", &openaiapi.CustomCall{Name: c.GetName(), Input: c.GetArguments()}
-		return out
-	}
 	if c.GetId() != "" {
-		out.Type = "function"
+		out.Type = functionType
+		if custom {
+			out.Type = customType
+		}
+	}
+	if custom {
+		out.Custom = &openaiapi.CustomCall{Name: c.GetName(), Input: c.GetArguments()}
+		return out
 	}
 	out.Function = &openaiapi.FunctionCall{Name: c.GetName(), Arguments: c.GetArguments()}
 	return out

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// config is the process configuration, all of it from the environment. README.md lists the variables.
+type config struct {
+	DatabaseURL    string `env:"DATABASE_URL"`
+	EncryptionKeys string `env:"KTMS_ENCRYPTION_KEYS"`
+	LegacyKeys     string `env:"LLMPROXY_ENCRYPTION_KEYS"`
+
+	GRPCAddr       string        `env:"GRPC_ADDR" envDefault:":9090"`
+	MaxMessage     int64         `env:"GRPC_MAX_RECV_MSG_SIZE" envDefault:"16777216"`
+	HTTPAddr       string        `env:"HTTP_ADDR" envDefault:":8080"`
+	APIEnabled     bool          `env:"HTTP_API_ENABLED" envDefault:"true"`
+	APITimeout     time.Duration `env:"HTTP_API_TIMEOUT" envDefault:"5m"`
+	MaxBody        int64         `env:"HTTP_API_MAX_BODY_SIZE" envDefault:"33554432"`
+	MetricsAddr    string        `env:"METRICS_ADDR" envDefault:":9091"`
+	LogLevel       string        `env:"LOG_LEVEL" envDefault:"info"`
+	Shutdown       time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"30s"`
+	CORSOrigins    []string      `env:"CORS_ALLOWED_ORIGINS"`
+	ReflectionKey  bool          `env:"REFLECTION_REQUIRES_KEY" envDefault:"false"`
+	LegacyHeaders  bool          `env:"LEGACY_HEADERS" envDefault:"true"`
+	MaxConns       int           `env:"DB_MAX_CONNS" envDefault:"25"`
+	MinConns       int           `env:"DB_MIN_CONNS" envDefault:"5"`
+	DBTimeout      time.Duration `env:"DB_TIMEOUT" envDefault:"3s"`
+	StaleIfError   time.Duration `env:"AUTH_STALE_IF_ERROR" envDefault:"5m"`
+	ReloadSeconds  int           `env:"ROUTING_RELOAD_SECONDS" envDefault:"60"`
+	AutoMigrate    bool          `env:"AUTO_MIGRATE" envDefault:"true"`
+	MigrateTimeout time.Duration `env:"MIGRATE_TIMEOUT" envDefault:"3m"`
+	BootstrapKey   string        `env:"BOOTSTRAP_ADMIN_KEY"`
+
+	BreakerEnabled   bool          `env:"CIRCUIT_BREAKER_ENABLED" envDefault:"true"`
+	BreakerThreshold int           `env:"CIRCUIT_BREAKER_FAIL_THRESHOLD" envDefault:"5"`
+	BreakerCooldown  time.Duration `env:"CIRCUIT_BREAKER_COOLDOWN" envDefault:"30s"`
+	UpstreamTimeout  time.Duration `env:"UPSTREAM_REQUEST_TIMEOUT" envDefault:"0"`
+	MaxPause         time.Duration `env:"VENDOR_COOLDOWN_MAX" envDefault:"5m"`
+
+	AutoSeed       bool   `env:"AUTO_SEED" envDefault:"false"`
+	SeedClientKey  string `env:"SEED_CLIENT_KEY"`
+	SeedClientName string `env:"SEED_CLIENT_NAME" envDefault:"dev-default"`
+	SeedOpenAI     string `env:"SEED_OPENAI_KEY"`
+	SeedGemini     string `env:"SEED_GEMINI_KEY"`
+	SeedAnthropic  string `env:"SEED_ANTHROPIC_KEY"`
+	OpenAIKey      string `env:"OPENAI_API_KEY"`
+	GeminiKey      string `env:"GEMINI_API_KEY"`
+	AnthropicKey   string `env:"ANTHROPIC_API_KEY"`
+	OpenAIURL      string `env:"OPENAI_BASE_URL"`
+	GeminiURL      string `env:"GEMINI_BASE_URL"`
+	AnthropicURL   string `env:"ANTHROPIC_BASE_URL"`
+
+	AllowRemote bool `env:"DEV_ALLOW_REMOTE" envDefault:"false"`
+	// dev is set by ktms-server dev.
+	dev bool
+}
+
+// unbuilt are variables of the manual whose feature this release does not have. Setting one is said at start rather
+// than ignored; the guarded ones would leave an operator unprotected, so they are refused.
+var unbuilt = []struct {
+	name    string
+	guarded bool
+}{
+	{"REDIS_ADDR", false}, {"USAGE_COLLECTOR_HOST", false}, {"SENTRY_DSN", false}, {"OTEL_EXPORTER_OTLP_ENDPOINT", false},
+	{"CACHE_ENABLED", false}, {"SEMANTIC_CACHE_ENABLED", false}, {"SPEND_LIMITS_FAIL_MODE", true},
+	{"GUARDRAILS_ENABLED", true}, {"GUARDRAILS_LATENT_ENABLED", true},
+}
+
+// readConfig reads the environment and reports every mistake in it at once.
+func readConfig(dev bool) (config, error) {
+	cfg, err := env.ParseAs[config]()
+	var mistakes []error
+	var several env.AggregateError
+	switch {
+	case errors.As(err, &several):
+		mistakes = append(mistakes, several.Errors...)
+	case err != nil:
+		mistakes = append(mistakes, err)
+	}
+	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+
+	if cfg.EncryptionKeys == "" {
+		cfg.EncryptionKeys = cfg.LegacyKeys
+	}
+	if !dev {
+		if cfg.DatabaseURL == "" {
+			wrong("DATABASE_URL is required: a postgres:// URL, or sqlite:PATH for one machine")
+		} else if !slices.Contains([]string{"postgres", "postgresql", "sqlite"}, scheme(cfg.DatabaseURL)) {
+			wrong("DATABASE_URL must start with postgres:// or sqlite:")
+		}
+		if cfg.EncryptionKeys == "" {
+			wrong(`KTMS_ENCRYPTION_KEYS is required: make one with  echo "1:$(head -c 32 /dev/urandom | base64)"`)
+		}
+	}
+	if _, known := levels[cfg.LogLevel]; !known {
+		wrong("LOG_LEVEL must be debug, info, warn or error, not %q", cfg.LogLevel)
+	}
+	for _, positive := range []struct {
+		name  string
+		value int64
+	}{
+		{"GRPC_MAX_RECV_MSG_SIZE", cfg.MaxMessage}, {"HTTP_API_MAX_BODY_SIZE", cfg.MaxBody},
+		{"HTTP_API_TIMEOUT", int64(cfg.APITimeout)}, {"SHUTDOWN_TIMEOUT", int64(cfg.Shutdown)},
+		{"DB_MAX_CONNS", int64(cfg.MaxConns)}, {"DB_TIMEOUT", int64(cfg.DBTimeout)},
+		{"ROUTING_RELOAD_SECONDS", int64(cfg.ReloadSeconds)}, {"MIGRATE_TIMEOUT", int64(cfg.MigrateTimeout)},
+		{"CIRCUIT_BREAKER_FAIL_THRESHOLD", int64(cfg.BreakerThreshold)}, {"CIRCUIT_BREAKER_COOLDOWN", int64(cfg.BreakerCooldown)},
+	} {
+		if positive.value <= 0 {
+			wrong("%s must be greater than 0", positive.name)
+		}
+	}
+	for _, atLeastZero := range []struct {
+		name  string
+		value int64
+	}{
+		{"DB_MIN_CONNS", int64(cfg.MinConns)}, {"AUTH_STALE_IF_ERROR", int64(cfg.StaleIfError)},
+		{"UPSTREAM_REQUEST_TIMEOUT", int64(cfg.UpstreamTimeout)}, {"VENDOR_COOLDOWN_MAX", int64(cfg.MaxPause)},
+	} {
+		if atLeastZero.value < 0 {
+			wrong("%s must not be negative", atLeastZero.name)
+		}
+	}
+	for _, base := range []struct{ name, value string }{
+		{"OPENAI_BASE_URL", cfg.OpenAIURL}, {"GEMINI_BASE_URL", cfg.GeminiURL}, {"ANTHROPIC_BASE_URL", cfg.AnthropicURL},
+	} {
+		if u, err := url.Parse(base.value); base.value != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			wrong("%s must be an http:// or https:// URL", base.name)
+		}
+	}
+	for _, u := range unbuilt {
+		if set := os.Getenv(u.name); u.guarded && set != "" && set != "false" {
+			wrong("%s is set, but this release does not have that feature; unset it", u.name)
+		}
+	}
+	return cfg, errors.Join(mistakes...)
+}
+
+// scheme is the part of a URL before the colon. The URL itself may hold a password, so it is never shown.
+func scheme(databaseURL string) string {
+	before, _, _ := strings.Cut(databaseURL, ":")
+	return before
+}
+
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
+// vendorSeeds are the vendor keys and endpoints that the environment gives.
+func (c config) vendorSeeds() []vendorSeed {
+	first := func(a, b string) string {
+		if a != "" {
+			return a
+		}
+		return b
+	}
+	return []vendorSeed{
+		{vendor: "openai", variable: "OPENAI_API_KEY", key: first(c.SeedOpenAI, c.OpenAIKey), endpoint: c.OpenAIURL},
+		{vendor: "anthropic", variable: "ANTHROPIC_API_KEY", key: first(c.SeedAnthropic, c.AnthropicKey), endpoint: c.AnthropicURL},
+		{vendor: "google", variable: "GEMINI_API_KEY", key: first(c.SeedGemini, c.GeminiKey), endpoint: c.GeminiURL},
+	}
+}

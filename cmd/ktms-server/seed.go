@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admin"
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/store"
+	"github.com/ai-process/ktms/store/seal"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// seedRule starts the names of rules that seeding keeps in step. As soon as an operator replaces the rules by others,
+// seeding leaves them alone.
+const seedRule = "seed-"
+
+// vendorSeed is what the environment says of one vendor.
+type vendorSeed struct {
+	vendor, variable, key, endpoint string
+}
+
+// seeding is what a start wants to find in the store.
+type seeding struct {
+	clientName, clientKey string
+	// keys are the vendor keys of the client.
+	keys map[string]string
+	// models are inserted where they are missing; chains are the rules over them, per effort.
+	models []*ktmsv1.ModelSpec
+	chains map[ktmsv1.Effort][]string
+}
+
+// seedPlan decides what to seed: the vendors whose keys are given, in dev also what this machine serves, and the
+// demonstration model when there is nothing else.
+func seedPlan(cfg config, speaking map[string]vendors.Vendor, log *slog.Logger) *seeding {
+	s := &seeding{clientName: cfg.SeedClientName, clientKey: cfg.SeedClientKey, keys: map[string]string{}, chains: map[ktmsv1.Effort][]string{}}
+	seeds := cfg.vendorSeeds()
+	for _, v := range seeds {
+		switch {
+		case v.key == "":
+		case speaking[v.vendor] == nil:
+			log.Warn("a vendor key is set, but this release does not speak to that vendor yet; it is not seeded",
+				"variable", v.variable, "vendor", v.vendor)
+		default:
+			s.keys[v.vendor] = v.key
+			s.addCloud(v)
+		}
+	}
+	if cfg.dev {
+		for _, e := range discover(context.Background()) {
+			log.Info("found a local engine", "engine", e.name, "models", len(e.models))
+			s.keys[vendors.Ollama] = "local" // the engine asks for none, the contract for some
+			s.addLocal(e.models)
+		}
+		if len(s.models) == 0 {
+			log.Info("found neither a vendor key nor a local engine: offering the built-in demo-echo")
+			s.addLocal([]*ktmsv1.ModelSpec{{Id: "demo-echo", Vendor: vendors.Demo, Enabled: true}})
+		}
+	} else if len(s.models) == 0 {
+		// A vendor key may come later, by SetVendorKey; until then calls say no_vendor_key.
+		for _, v := range seeds {
+			if speaking[v.vendor] != nil {
+				s.addCloud(v)
+			}
+		}
+	}
+	return s
+}
+
+func (s *seeding) addCloud(v vendorSeed) {
+	for _, e := range catalogue {
+		if e.vendor != v.vendor {
+			continue
+		}
+		s.models = append(s.models, e.spec(v.endpoint))
+		for _, effort := range e.efforts {
+			s.chains[effort] = append(s.chains[effort], e.id)
+		}
+	}
+}
+
+func (s *seeding) addLocal(models []*ktmsv1.ModelSpec) {
+	for _, m := range models {
+		if slices.ContainsFunc(s.models, func(other *ktmsv1.ModelSpec) bool { return other.GetId() == m.GetId() }) {
+			continue // two engines serve it; the first one found does
+		}
+		s.models = append(s.models, m)
+		if slices.Contains(m.GetCapabilities(), "embedding") {
+			continue
+		}
+		for _, effort := range []ktmsv1.Effort{low, medium, high} {
+			s.chains[effort] = append(s.chains[effort], m.GetId())
+		}
+	}
+}
+
+// rules are one catch-all per effort.
+func (s *seeding) rules() []*ktmsv1.RuleSpec {
+	var rules []*ktmsv1.RuleSpec
+	for i, effort := range []ktmsv1.Effort{low, medium, high} {
+		name := strings.ToLower(strings.TrimPrefix(effort.String(), "EFFORT_"))
+		if chain := s.chains[effort]; len(chain) > 0 {
+			rules = append(rules, &ktmsv1.RuleSpec{Name: seedRule + name, Priority: int32(i + 1), Effort: effort, Use: chain, Enabled: true})
+		}
+	}
+	return rules
+}
+
+// seed brings the store in step in one transaction: nothing of it shows unless all of it is valid.
+func seed(ctx context.Context, st store.Store, keyring *seal.Keyring, want *seeding, log *slog.Logger) error {
+	generated := ""
+	_, err := st.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		generated = ""
+		key, err := tx.KeyByName(ctx, want.clientName)
+		if errors.Is(err, store.ErrNotFound) {
+			plain := want.clientKey
+			if plain == "" {
+				plain = admin.NewPlainKey()
+				generated = plain
+			}
+			key = admin.NewKey(want.clientName, plain, []string{caller.ScopeGenerate})
+			err = tx.InsertKey(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+		cfg, err := tx.Config(ctx)
+		if err != nil {
+			return err
+		}
+		if err := seedVendorKeys(ctx, tx, keyring, key, cfg, want); err != nil {
+			return err
+		}
+		return seedRouting(ctx, tx, cfg, want)
+	})
+	if err == nil && generated != "" {
+		log.Warn("generated a client key; it is shown this once", "name", want.clientName, "key", generated)
+	}
+	return err
+}
+
+func seedVendorKeys(ctx context.Context, tx store.Tx, keyring *seal.Keyring, key store.Key, cfg *store.Config, want *seeding) error {
+	for vendor, plain := range want.keys {
+		fingerprint := store.Fingerprint(vendor, plain)
+		if slices.ContainsFunc(cfg.VendorKeys, func(k store.VendorKey) bool {
+			return k.KeyID == key.ID && k.Vendor == vendor && k.Fingerprint == fingerprint
+		}) {
+			continue
+		}
+		if err := tx.PutVendorKey(ctx, admin.SealVendorKey(keyring, key, vendor, plain)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func seedRouting(ctx context.Context, tx store.Tx, cfg *store.Config, want *seeding) error {
+	for _, rule := range cfg.Rules {
+		if !strings.HasPrefix(rule.GetName(), seedRule) {
+			return nil // an operator's own rules
+		}
+	}
+	if len(cfg.Rules) == 0 && len(cfg.Models) > 0 {
+		return nil // an operator is setting models up by hand
+	}
+	known := map[string]*ktmsv1.ModelSpec{}
+	for _, m := range cfg.Models {
+		known[m.GetId()] = m
+	}
+	for _, m := range want.models {
+		if old := known[m.GetId()]; old != nil {
+			if old.GetVendor() != m.GetVendor() || old.GetEndpoint() == m.GetEndpoint() {
+				continue
+			}
+			// The environment moved the endpoint; what an operator changed of the rest stays.
+			moved := proto.CloneOf(old)
+			moved.Endpoint = m.GetEndpoint()
+			m = moved
+		}
+		if err := tx.PutModel(ctx, m); err != nil {
+			return err
+		}
+	}
+	rules := want.rules()
+	if len(rules) == 0 || sameRules(cfg.Rules, rules) {
+		return nil
+	}
+	if err := tx.ReplaceRules(ctx, rules); err != nil {
+		return err
+	}
+	after, err := tx.Config(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = routing.Compile(after, func(store.VendorKey) (vendors.Secret, error) { return vendors.Secret{}, nil })
+	return err
+}
+
+func sameRules(have, want []*ktmsv1.RuleSpec) bool {
+	if len(have) != len(want) {
+		return false
+	}
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h *ktmsv1.RuleSpec) bool {
+			return h.GetName() == w.GetName() && slices.Equal(h.GetUse(), w.GetUse())
+		}) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ai-process/ktms/server"
+	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/store"
+	"github.com/ai-process/ktms/store/postgres"
+	"github.com/ai-process/ktms/store/seal"
+	"github.com/ai-process/ktms/store/sqlite"
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/demo"
+	"github.com/ai-process/ktms/vendors/openai"
+)
+
+// dialects is the only list of who speaks to which vendor.
+func dialects() map[string]vendors.Vendor {
+	compatible := openai.New(openai.Options{Version: buildVersion()})
+	return map[string]vendors.Vendor{
+		vendors.OpenAI:   compatible,
+		vendors.DeepSeek: compatible,
+		vendors.Groq:     compatible,
+		vendors.Mistral:  compatible,
+		vendors.Azure:    compatible,
+		vendors.Ollama:   compatible,
+		vendors.Demo:     demo.New(),
+	}
+}
+
+// assemble opens the store, seeds it if asked to, and builds the server. closeAll releases what it opened.
+func assemble(ctx context.Context, cfg config, log *slog.Logger) (s *server.Server, closeAll func(), err error) {
+	keyring, err := seal.ParseKeyring(cfg.EncryptionKeys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("KTMS_ENCRYPTION_KEYS: %w", err)
+	}
+	st, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			st.Close()
+		}
+	}()
+	speaking := dialects()
+	if cfg.AutoSeed {
+		if err := seed(ctx, st, keyring, seedPlan(cfg, speaking, log), log); err != nil {
+			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
+		}
+	}
+	breaker := dispatch.HealthOptions{Threshold: cfg.BreakerThreshold, Cooldown: cfg.BreakerCooldown, MaxPause: cfg.MaxPause}
+	if !cfg.BreakerEnabled {
+		breaker.Threshold = 0
+	}
+	s, err = server.New(ctx, server.Options{
+		Store: st, Sealer: keyring, Vendors: speaking, Version: buildVersion(), Log: log, Metrics: server.NewMetrics(),
+		GRPCAddr: cfg.GRPCAddr, HTTPAddr: cfg.HTTPAddr, MetricsAddr: cfg.MetricsAddr,
+		APIEnabled: cfg.APIEnabled, APITimeout: cfg.APITimeout, MaxBody: cfg.MaxBody, MaxMessage: cfg.MaxMessage,
+		CORSOrigins: cfg.CORSOrigins, ReflectionRequiresKey: cfg.ReflectionKey, LegacyHeaders: cfg.LegacyHeaders,
+		BootstrapKey: cfg.BootstrapKey, StaleIfError: cfg.StaleIfError, StoreTimeout: cfg.DBTimeout,
+		ReloadEvery: time.Duration(cfg.ReloadSeconds) * time.Second, Breaker: breaker,
+		UpstreamTimeout: cfg.UpstreamTimeout, ShutdownTimeout: cfg.Shutdown,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, st.Close, nil
+}
+
+// openStore picks the database by its URL.
+func openStore(ctx context.Context, cfg config, log *slog.Logger) (store.Store, error) {
+	if path, ok := strings.CutPrefix(cfg.DatabaseURL, "sqlite:"); ok {
+		st, err := sqlite.Open(ctx, sqlite.Options{Path: strings.TrimPrefix(path, "//"), Timeout: cfg.DBTimeout})
+		if err != nil {
+			return nil, fmt.Errorf("open the database: %w", err)
+		}
+		return st, nil
+	}
+	st, err := postgres.Open(ctx, postgres.Options{
+		DSN: cfg.DatabaseURL, MaxConns: cfg.MaxConns, MinConns: cfg.MinConns, Timeout: cfg.DBTimeout,
+		Migrate: cfg.AutoMigrate, MigrateTimeout: cfg.MigrateTimeout, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return st, nil
+}
