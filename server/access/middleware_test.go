@@ -1,0 +1,115 @@
+package access
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/store"
+)
+
+// unreadable fails the test when a body is touched.
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the body was read before the caller was known")
+	return 0, io.EOF
+}
+func (unreadable) Close() error { return nil }
+
+func TestMiddleware(t *testing.T) {
+	w := newWorld(t, 0)
+	for plain, scope := range map[string]string{"ktms_generate": caller.ScopeGenerate, "ktms_admin": caller.ScopeAdmin,
+		"ktms_read": caller.ScopeAdminRead, "ktms_node": caller.ScopeNode} {
+		w.db.put(plain, func(k *store.Key) { k.Scopes = []string{scope} })
+	}
+	const (
+		generate = "/ktms.v1.GatewayService/GenerateText"
+		mint     = "/ktms.v1.AdminService/MintAPIKey"
+		get      = "/ktms.v1.AdminService/GetConfig"
+		explain  = "/ktms.v1.AdminService/ExplainRoute"
+		register = "/ktms.v1.NodeRegistryService/RegisterNode"
+		unknown  = "/ktms.v1.AdminService/DropTables"
+		chat     = "/v1/chat/completions"
+	)
+	rpc, openai := RPCDoors("/grpc.health.v1.Health/"), OpenAIDoors()
+	for _, test := range []struct {
+		doors *Doors
+		path  string
+		auth  string
+		want  int
+	}{
+		{rpc, generate, "Bearer ktms_generate", 200},
+		{rpc, generate, "bearer ktms_generate", 200},
+		{rpc, generate, "Bearer ktms_admin", 200},
+		{rpc, generate, "Bearer boot", 200},
+		{rpc, generate, "Bearer ktms_read", 403},
+		{rpc, generate, "", 401},
+		{rpc, generate, "Basic ktms_generate", 401},
+		{rpc, generate, "ktms_generate", 401},
+		{rpc, generate, "Bearer ktms_other", 401},
+		{rpc, mint, "Bearer ktms_admin", 200},
+		{rpc, mint, "Bearer ktms_read", 403},
+		{rpc, mint, "Bearer ktms_generate", 403},
+		{rpc, mint, "", 401},
+		{rpc, get, "Bearer ktms_read", 200},
+		{rpc, get, "Bearer ktms_generate", 403},
+		{rpc, explain, "Bearer ktms_read", 200},
+		{rpc, register, "Bearer ktms_node", 200},
+		{rpc, register, "Bearer ktms_generate", 403},
+		{rpc, register, "Bearer ktms_read", 403},
+		{rpc, unknown, "Bearer ktms_read", 403},
+		{rpc, unknown, "Bearer ktms_admin", 200},
+		{rpc, "/grpc.health.v1.Health/Check", "", 200},
+		{rpc, "/grpc.health.v1.HealthX/Check", "", 401},
+		{openai, chat, "Bearer ktms_generate", 200},
+		{openai, chat, "Bearer ktms_read", 403},
+		{openai, chat, "Bearer ktms_node", 403},
+		{openai, chat, "Bearer nonsense", 401},
+		{openai, chat, "", 401},
+	} {
+		reached := false
+		handler := w.Middleware(test.doors, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, test.path, unreadable{t})
+		req.Header.Set("Content-Type", "application/json")
+		if test.auth != "" {
+			req.Header.Set("Authorization", test.auth)
+		}
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, req)
+		if recorder.Code != test.want || reached != (test.want == 200) {
+			t.Errorf("%s with %q: got %d (reached %v), want %d", test.path, test.auth, recorder.Code, reached, test.want)
+		}
+		if test.want == 200 {
+			continue
+		}
+		body, shape := recorder.Body.String(), `"code":"`
+		if test.doors == openai {
+			shape = `{"error":{"message":"`
+		}
+		if !strings.Contains(body, shape) || strings.Contains(body, "ktms_o") {
+			t.Errorf("%s with %q: the refusal has the wrong shape or repeats the key: %s", test.path, test.auth, body)
+		}
+	}
+}
+
+func TestReadScopeOpensExactlyTheReads(t *testing.T) {
+	var reads []string
+	for path, scopes := range RPCDoors().scopes {
+		if slices.Contains(scopes, caller.ScopeAdminRead) {
+			reads = append(reads, strings.TrimPrefix(path, "/ktms.v1.AdminService/"))
+		}
+	}
+	slices.Sort(reads)
+	want := []string{
+		"ExplainRoute", "GetConfig", "GetOrganization", "GetSpend", "GetTeam", "GetTeamSpend", "ListAPIKeys", "ListModels",
+		"ListNodeKeys", "ListNodes", "ListOrganizations", "ListSpendLimits", "ListTeams", "ListUserRateLimits", "ListVendorKeys",
+	}
+	if !slices.Equal(reads, want) {
+		t.Errorf("admin:read opens %v, want %v", reads, want)
+	}
+}

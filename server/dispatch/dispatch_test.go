@@ -1,0 +1,280 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// script says, per model, what its calls end in, one after another; after the last it answers.
+type script map[string][]error
+
+// world walks plans over a script.
+type world struct {
+	*Dispatcher
+	metrics *Metrics
+	health  *Health
+	script  script
+	tried   []string
+}
+
+func newWorld(s script, health HealthOptions, timeout time.Duration) *world {
+	metrics := NewMetrics(prometheus.NewRegistry())
+	health.Changed = metrics.CircuitChanged
+	h := NewHealth(health)
+	return &world{metrics: metrics, health: h, script: s,
+		Dispatcher: New(Options{Health: h, Metrics: metrics, Log: slog.New(slog.DiscardHandler), Timeout: timeout})}
+}
+
+func candidate(model string) routing.Candidate {
+	return routing.Candidate{Spec: &ktmsv1.ModelSpec{Id: model, Vendor: vendors.OpenAI}, Credential: "c",
+		Target: vendors.Target{Vendor: vendors.OpenAI, Model: model}}
+}
+
+func plan(models ...string) *routing.Plan {
+	p := &routing.Plan{Effort: ktmsv1.Effort_EFFORT_LOW}
+	for _, m := range models {
+		p.Candidates = append(p.Candidates, candidate(m))
+	}
+	return p
+}
+
+func (w *world) try(_ context.Context, a *Attempt) error {
+	model := a.Candidate.Spec.GetId()
+	w.tried = append(w.tried, model)
+	if ends := w.script[model]; len(ends) > 0 {
+		w.script[model] = ends[1:]
+		return ends[0]
+	}
+	return nil
+}
+
+func failing(kind vendors.Kind) error { return &vendors.Error{Kind: kind, Vendor: vendors.OpenAI} }
+
+func waiting(kind vendors.Kind, code int, wait time.Duration) error {
+	return &vendors.Error{Kind: kind, Vendor: vendors.OpenAI, Status: code, RetryAfter: wait}
+}
+
+func TestWalk_WhatEachKindMeans(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script script
+		tried  string
+		want   status.Reason
+	}{
+		{"the first answers", script{}, "a", ""},
+		{"unavailable once", script{"a": {failing(vendors.Unavailable)}}, "a a", ""},
+		{"unavailable twice", script{"a": {failing(vendors.Unavailable), failing(vendors.Unavailable)}}, "a a b", ""},
+		{"rate limited once", script{"a": {failing(vendors.RateLimited)}}, "a a", ""},
+		{"a short wait is honoured", script{"a": {waiting(vendors.RateLimited, 429, time.Second)}}, "a a", ""},
+		{"a longer wait means the next", script{"a": {waiting(vendors.RateLimited, 429, 1001*time.Millisecond)}}, "a b", ""},
+		{"denied", script{"a": {failing(vendors.Denied)}}, "a b", ""},
+		{"overflow", script{"a": {failing(vendors.Overflow)}}, "a b", ""},
+		{"blocked", script{"a": {failing(vendors.Blocked)}}, "a b", ""},
+		{"invalid stops", script{"a": {failing(vendors.Invalid)}}, "a", status.BadRequest},
+		{"canceled stops", script{"a": {failing(vendors.Canceled)}}, "a", status.Canceled},
+		{"an unknown error is the caller's side", script{"a": {errors.New("write: broken pipe")}}, "a", status.Canceled},
+		{"all denied", script{"a": {failing(vendors.Denied)}, "b": {failing(vendors.Denied)}}, "a b", status.VendorError},
+		{"all too long", script{"a": {failing(vendors.Overflow)}, "b": {failing(vendors.Overflow)}}, "a b", status.ContextTooLong},
+		{"all blocked", script{"a": {failing(vendors.Blocked)}, "b": {failing(vendors.Blocked)}}, "a b", status.ContentFilter},
+		{"one may pass", script{"a": {failing(vendors.Denied)}, "b": {failing(vendors.Unavailable), failing(vendors.Unavailable)}}, "a b b", status.VendorsUnavailable},
+		{"mixed finals", script{"a": {failing(vendors.Overflow)}, "b": {failing(vendors.Denied)}}, "a b", status.VendorError},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(test.script, HealthOptions{Threshold: 5, Cooldown: time.Minute}, 0)
+				outcome, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+				got := status.Reason("")
+				if err != nil {
+					got = status.As(err).Reason
+				}
+				if got != test.want || strings.Join(w.tried, " ") != test.tried {
+					t.Errorf("got %q after %v, want %q after %s (%v)", got, w.tried, test.want, test.tried, err)
+				}
+				if outcome.Attempts != len(w.tried) {
+					t.Errorf("outcome counts %d attempts, there were %d", outcome.Attempts, len(w.tried))
+				}
+			})
+		})
+	}
+}
+
+func TestWalk_NoFallbackAfterContent(t *testing.T) {
+	w := newWorld(script{"a": {failing(vendors.Unavailable)}}, HealthOptions{Threshold: 5}, 0)
+	_, err := w.Walk(t.Context(), plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+		a.Commit()
+		return w.try(ctx, a)
+	})
+	if got := status.As(err).Reason; got != status.VendorsUnavailable || len(w.tried) != 1 {
+		t.Errorf("got %q after %v, want vendors_unavailable after one attempt", got, w.tried)
+	}
+}
+
+func TestWalk_SilenceIsTheVendorsFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(nil, HealthOptions{Threshold: 1, Cooldown: time.Minute}, time.Second)
+		_, err := w.Walk(t.Context(), plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+			w.tried = append(w.tried, a.Candidate.Spec.GetId())
+			if a.Candidate.Spec.GetId() == "b" {
+				for range 5 { // slow, but never silent for long
+					time.Sleep(900 * time.Millisecond)
+					a.Alive()
+				}
+				return ctx.Err()
+			}
+			<-ctx.Done()
+			return &vendors.Error{Kind: vendors.Canceled, Err: ctx.Err()}
+		})
+		if err != nil || strings.Join(w.tried, " ") != "a b" {
+			t.Errorf("got %v after %v, want an answer of b", err, w.tried)
+		}
+		if !w.health.CircuitOpen(vendors.OpenAI, "a") {
+			t.Error("the silent model's circuit is closed")
+		}
+	})
+}
+
+func TestWalk_TheCallersDepartureIsNobodysFault(t *testing.T) {
+	w := newWorld(nil, HealthOptions{Threshold: 1}, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := w.Walk(ctx, plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+		w.tried = append(w.tried, a.Candidate.Spec.GetId())
+		cancel()
+		<-ctx.Done()
+		return failing(vendors.Unavailable) // what a broken connection looks like to a dialect
+	})
+	if got := status.As(err).Reason; got != status.Canceled || len(w.tried) != 1 {
+		t.Errorf("got %q after %v, want canceled after one attempt", got, w.tried)
+	}
+	if w.health.CircuitOpen(vendors.OpenAI, "a") {
+		t.Error("the circuit opened")
+	}
+	if got := testutil.ToFloat64(w.metrics.requests.WithLabelValues(vendors.OpenAI, "a", "low", "canceled")); got != 1 {
+		t.Errorf("canceled calls counted: %v, want 1", got)
+	}
+}
+
+func TestWalk_DeadlineWhileWaitingToRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, time.Second)}}, HealthOptions{}, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := w.Walk(ctx, plan("a"), w.try)
+		if got := status.As(err).Reason; got != status.DeadlineExceeded {
+			t.Errorf("got %q, want deadline_exceeded", got)
+		}
+	})
+}
+
+func TestWalk_PausesAndTheirPromise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}, "b": {waiting(vendors.Unavailable, 503, 90*time.Second)}},
+			HealthOptions{MaxPause: time.Minute}, 0)
+		_, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+		e := status.As(err)
+		if e.Reason != status.VendorsUnavailable || e.RetryAfter != 20*time.Second {
+			t.Errorf("got %q with a wait of %v, want vendors_unavailable with 20s", e.Reason, e.RetryAfter)
+		}
+		if got := w.health.Paused(vendors.OpenAI, "c", "b"); got != time.Minute {
+			t.Errorf("b is paused for %v, want the maximum of 1m", got)
+		}
+		if got := w.health.Paused(vendors.OpenAI, "other", "a"); got != 0 {
+			t.Errorf("another credential is paused for %v", got)
+		}
+		time.Sleep(20 * time.Second)
+		if got := w.health.Paused(vendors.OpenAI, "c", "a"); got != 0 {
+			t.Errorf("the pause of a did not end: %v", got)
+		}
+	})
+}
+
+func TestWalk_NoPromiseWhenOneFailedOtherwise(t *testing.T) {
+	w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}, "b": {failing(vendors.Denied)}}, HealthOptions{MaxPause: time.Minute}, 0)
+	_, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+	if e := status.As(err); e.Reason != status.VendorsUnavailable || e.RetryAfter != 0 {
+		t.Errorf("got %q with a wait of %v, want vendors_unavailable without", e.Reason, e.RetryAfter)
+	}
+}
+
+func TestWalk_CountsFallbacks(t *testing.T) {
+	w := newWorld(script{"b": {failing(vendors.Denied)}}, HealthOptions{}, 0)
+	p := plan("a", "b", "c")
+	p.Candidates[0].Drop, p.Candidates[0].Wait = routing.DropVendorPaused, time.Minute
+	if _, err := w.Walk(t.Context(), p, w.try); err != nil {
+		t.Fatal(err)
+	}
+	for _, move := range [][3]string{{"a", "b", "cooldown"}, {"b", "c", "denied"}} {
+		if got := testutil.ToFloat64(w.metrics.fallbacks.WithLabelValues(move[:]...)); got != 1 {
+			t.Errorf("fallback %v counted %v times, want 1", move, got)
+		}
+	}
+}
+
+func TestHealth_BreakerOpensProbesAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := slices.Repeat([]error{failing(vendors.Unavailable)}, 6)
+		w := newWorld(script{"a": down}, HealthOptions{Threshold: 5, Cooldown: 30 * time.Second}, 0)
+		for range 3 { // two attempts each; the fifth failure opens the circuit, so the third walk cannot retry
+			_, _ = w.Walk(t.Context(), plan("a"), w.try)
+		}
+		if len(w.tried) != 5 || !w.health.CircuitOpen(vendors.OpenAI, "a") {
+			t.Fatalf("after %d attempts the circuit is open: %v", len(w.tried), w.health.CircuitOpen(vendors.OpenAI, "a"))
+		}
+		time.Sleep(30 * time.Second)
+		if !w.health.Begin(vendors.OpenAI, "a") || w.health.Begin(vendors.OpenAI, "a") {
+			t.Fatal("the cooldown must grant one probe and no second")
+		}
+		w.health.Failed(vendors.OpenAI, "a")
+		if !w.health.CircuitOpen(vendors.OpenAI, "a") {
+			t.Fatal("a failed probe must open the circuit again")
+		}
+		time.Sleep(30 * time.Second)
+		w.script = nil
+		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
+			t.Fatalf("the probe: %v", err)
+		}
+		if w.health.CircuitOpen(vendors.OpenAI, "a") || testutil.ToFloat64(w.metrics.circuit.WithLabelValues(vendors.OpenAI, "a")) != 0 {
+			t.Error("a probe that succeeded must close the circuit")
+		}
+	})
+}
+
+func TestHealth_AProbeThatPanicsOrIsGivenUpFreesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(script{"a": {failing(vendors.Unavailable)}}, HealthOptions{Threshold: 1, Cooldown: time.Second}, 0)
+		_, _ = w.Walk(t.Context(), plan("a"), w.try)
+		time.Sleep(time.Second)
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = w.Walk(t.Context(), plan("a"), func(context.Context, *Attempt) error { panic("a bug") })
+		}()
+		if !w.health.Begin(vendors.OpenAI, "a") {
+			t.Fatal("no probe after the one that panicked")
+		}
+		w.health.Unjudged(vendors.OpenAI, "a")
+		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
+			t.Errorf("no probe after the one that was given up: %v", err)
+		}
+	})
+}
+
+func TestHealth_OthersFaultsDoNotBreak(t *testing.T) {
+	for _, kind := range []vendors.Kind{vendors.Invalid, vendors.Canceled, vendors.Denied, vendors.RateLimited, vendors.Blocked, vendors.Overflow} {
+		if status.Judge(kind).Breaks {
+			t.Errorf("%v counts against the breaker", kind)
+		}
+	}
+}
