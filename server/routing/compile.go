@@ -93,9 +93,10 @@ func newTeam(row store.Team) *team {
 
 func (t *Table) addRules(specs []*ktmsv1.RuleSpec) {
 	var enabled []*rule
+	numbers := map[string]int{}
 	for _, spec := range specs {
 		if spec.GetEnabled() {
-			r := newRule(spec, t.models)
+			r := t.newRule(spec, numbers)
 			enabled = append(enabled, r)
 			t.rules[r.name] = r
 		}

@@ -8,7 +8,7 @@ import (
 // Models returns what the caller can use, by id: the enabled models that its key and team allow and whose vendor it
 // holds a credential for. Readers must not change them.
 func (t *Table) Models(c *caller.Caller) []*ktmsv1.ModelSpec {
-	w := t.walk(c, &Query{}, nil)
+	w := t.walk(c, &Query{})
 	var specs []*ktmsv1.ModelSpec
 	for _, m := range t.byID {
 		if _, drop, _ := w.access(m); drop == Kept {

@@ -140,7 +140,7 @@ func TestPlan_StickyPicksOutliveReleases(t *testing.T) {
 	for i := range 24 {
 		got += lead(t, table, routing.Query{Attributes: attributes("user_id", fmt.Sprint("u-", i))})
 	}
-	if want := "PINNED"; got != want {
+	if want := "babbbbacabbaaabaabcaccaa"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

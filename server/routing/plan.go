@@ -61,12 +61,12 @@ func (t *Table) override(p *Plan, c *caller.Caller, q *Query, v View) (*Plan, er
 
 // fill judges every model of the chain.
 func (t *Table) fill(p *Plan, chain []*model, first int, c *caller.Caller, q *Query, v View) (*Plan, error) {
-	w := t.walk(c, q, v)
+	w := t.walk(c, q)
 	w.placement = p.Placement
 	p.Candidates = make([]Candidate, 0, len(chain))
 	kept := false
 	walkOrder(chain, first, p.Placement, func(m *model) {
-		p.Candidates = append(p.Candidates, w.candidate(m))
+		p.Candidates = append(p.Candidates, w.candidate(m, v))
 		kept = kept || p.Candidates[len(p.Candidates)-1].Drop == Kept
 	})
 	if !kept {
@@ -103,10 +103,10 @@ func invalid(param, format string, args ...any) error {
 	return err
 }
 
-// walk is one call's way through a chain.
+// walk is one call's way through a chain. The view is not in it: calling an interface makes everything that is stored
+// beside it escape to the heap, and with it the query of every call.
 type walk struct {
 	q         *Query
-	view      View
 	placement Placement
 	held      []credential
 	// keyAllows is empty when the key allows any model.
@@ -115,8 +115,8 @@ type walk struct {
 	teamAllows map[string]struct{}
 }
 
-func (t *Table) walk(c *caller.Caller, q *Query, v View) walk {
-	w := walk{q: q, view: v, held: t.credentials[c.KeyID]}
+func (t *Table) walk(c *caller.Caller, q *Query) walk {
+	w := walk{q: q, held: t.credentials[c.KeyID]}
 	if q.Unrestricted {
 		return w
 	}
@@ -133,7 +133,7 @@ func (t *Table) walk(c *caller.Caller, q *Query, v View) walk {
 	return w
 }
 
-func (w *walk) candidate(m *model) Candidate {
+func (w *walk) candidate(m *model, v View) Candidate {
 	c := Candidate{Spec: m.spec, Target: m.target}
 	var held credential
 	if held, c.Drop, c.Detail = w.access(m); c.Drop != Kept {
@@ -143,7 +143,7 @@ func (w *walk) candidate(m *model) Candidate {
 	if c.Drop, c.Detail = w.ability(m); c.Drop != Kept {
 		return c
 	}
-	c.Drop, c.Detail, c.Wait = w.health(m, c.Credential)
+	c.Drop, c.Detail, c.Wait = health(m, c.Credential, v)
 	return c
 }
 
@@ -200,17 +200,17 @@ func (w *walk) ability(m *model) (Drop, string) {
 }
 
 // health is what the moment decides.
-func (w *walk) health(m *model, credential string) (Drop, string, time.Duration) {
-	if w.view == nil {
+func health(m *model, credential string, v View) (Drop, string, time.Duration) {
+	if v == nil {
 		return Kept, "", 0
 	}
-	if w.view.CircuitOpen(m.target.Vendor, m.target.Model) {
+	if v.CircuitOpen(m.target.Vendor, m.target.Model) {
 		return DropCircuitOpen, "has an open circuit after repeated failures", 0
 	}
 	if m.keyless {
 		return Kept, "", 0 // never paused: the pool admits by itself
 	}
-	if wait := w.view.Paused(m.target.Vendor, credential, m.target.Model); wait > 0 {
+	if wait := v.Paused(m.target.Vendor, credential, m.target.Model); wait > 0 {
 		return DropVendorPaused, "is paused by " + m.target.Vendor + " for another " + seconds(wait), wait
 	}
 	return Kept, "", 0

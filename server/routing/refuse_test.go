@@ -29,7 +29,7 @@ func TestPlan_Refusals(t *testing.T) {
 		rule("off", 4, []string{"off", "node"}, when("r", "off")),
 		rule("off-c", 5, []string{"off", "c"}, when("r", "off-c")),
 	)
-	cfg.VendorKeys = []store.VendorKey{credential("k", vendors.OpenAI), credential("other", vendors.Groq)}
+	cfg.VendorKeys = []store.VendorKey{credential("k", vendors.OpenAI), credential("stranger", vendors.Groq)}
 	cfg.Teams = []store.Team{{ID: "t", AllowedModels: []string{"b"}}}
 	table := compile(t, cfg)
 
@@ -129,7 +129,7 @@ func TestPlan_Refusals(t *testing.T) {
 			if plan == nil || plan.Version != 7 {
 				t.Errorf("got plan %+v, want one to explain", plan)
 			}
-			if strings.Contains(e.Message(), "secret of") || strings.Contains(e.Message(), "other") {
+			if strings.Contains(e.Message(), "secret of") || strings.Contains(e.Message(), "stranger") {
 				t.Errorf("the text says too much: %q", e.Message())
 			}
 		})

@@ -1,9 +1,6 @@
 package routing
 
 import (
-	"slices"
-	"strings"
-
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/caller"
 )
@@ -26,9 +23,14 @@ type rule struct {
 	salt uint64
 }
 
-type attribute struct{ key, value string }
+// attribute is a condition. Its key is a number, so that a call looks each key up once, however many rules ask for it.
+type attribute struct {
+	key   int
+	value string
+}
 
-func newRule(spec *ktmsv1.RuleSpec, models map[string]*model) *rule {
+// newRule adds the keys that are new to t.attributes; numbers says where each known one stands there.
+func (t *Table) newRule(spec *ktmsv1.RuleSpec, numbers map[string]int) *rule {
 	r := &rule{
 		spec:     spec,
 		name:     spec.GetName(),
@@ -40,12 +42,17 @@ func newRule(spec *ktmsv1.RuleSpec, models map[string]*model) *rule {
 	}
 	for k, v := range spec.GetAttributes() {
 		if k != AttrModality && k != AttrOrgID && k != AttrTeamID {
-			r.attributes = append(r.attributes, attribute{k, v})
+			at, known := numbers[k]
+			if !known {
+				at = len(t.attributes)
+				numbers[k] = at
+				t.attributes = append(t.attributes, k)
+			}
+			r.attributes = append(r.attributes, attribute{at, v})
 		}
 	}
-	slices.SortFunc(r.attributes, func(a, b attribute) int { return strings.Compare(a.key, b.key) })
 	for _, id := range spec.GetUse() {
-		r.chain = append(r.chain, models[id])
+		r.chain = append(r.chain, t.models[id])
 	}
 	var sum int64
 	for _, w := range spec.GetWeights() {
@@ -73,20 +80,36 @@ func (t *Table) match(c *caller.Caller, q *Query) *rule {
 	if q.Modality == Text {
 		rules = t.text[q.Effort]
 	}
+	var few [16]answer // as many keys as most configurations have, without an allocation
+	answers := few[:]
+	if n := len(t.attributes); n > len(few) {
+		answers = make([]answer, n)
+	}
 	for _, r := range rules {
-		if r.matches(c, q.Attributes) {
+		if r.orgID != "" && r.orgID != c.OrgID || r.teamID != "" && r.teamID != c.TeamID {
+			continue
+		}
+		if t.holds(r.attributes, q.Attributes, answers) {
 			return r
 		}
 	}
 	return nil
 }
 
-func (r *rule) matches(c *caller.Caller, attributes map[string]string) bool {
-	if r.orgID != "" && r.orgID != c.OrgID || r.teamID != "" && r.teamID != c.TeamID {
-		return false
-	}
-	for _, want := range r.attributes {
-		if got, ok := attributes[want.key]; !ok || got != want.value {
+// answer is what a call says about one attribute, once it has been asked.
+type answer struct {
+	asked, given bool
+	value        string
+}
+
+func (t *Table) holds(conditions []attribute, given map[string]string, answers []answer) bool {
+	for _, want := range conditions {
+		got := &answers[want.key]
+		if !got.asked {
+			got.asked = true
+			got.value, got.given = given[t.attributes[want.key]]
+		}
+		if !got.given || got.value != want.value {
 			return false
 		}
 	}

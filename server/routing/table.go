@@ -21,7 +21,9 @@ type Table struct {
 	text  [4][]*rule
 	media map[Modality][]*rule
 	rules map[string]*rule
-	teams map[string]*team
+	// attributes are the keys that rules ask for; a condition names one by its place here.
+	attributes []string
+	teams      map[string]*team
 	// credentials are listed by client key; each holds few vendors, so that a walk over them beats a second map.
 	credentials map[string][]credential
 	unreadable  []UnreadableKey
