@@ -1,6 +1,10 @@
 package vendors
 
-import "log/slog"
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
 
 const redacted = "[secret]"
 
@@ -16,7 +20,8 @@ func (s Secret) Reveal() string { return s.value }
 // IsZero reports whether there is no credential.
 func (s Secret) IsZero() bool { return s.value == "" }
 
-func (s Secret) String() string               { return redacted }
-func (s Secret) GoString() string             { return redacted }
-func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
+// Format covers every verb, the mismatched ones too.
+func (s Secret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, redacted) }
+func (s Secret) String() string                 { return redacted }
+func (s Secret) MarshalText() ([]byte, error)   { return []byte(redacted), nil }
+func (s Secret) LogValue() slog.Value           { return slog.StringValue(redacted) }

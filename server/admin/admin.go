@@ -18,7 +18,6 @@ import (
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/store"
-	"github.com/ai-process/ktms/vendors"
 )
 
 // Sealer encrypts what the store must not read.
@@ -96,7 +95,7 @@ func (h *Handler) compiles(ctx context.Context, tx store.Tx) error {
 }
 
 func check(cfg *store.Config) error {
-	_, err := routing.Compile(cfg, func(store.VendorKey) (vendors.Secret, error) { return vendors.Secret{}, nil })
+	_, err := routing.Compile(cfg, nil)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -136,14 +137,11 @@ func Wrap(cause error, reason Reason, format string, args ...any) *Error {
 
 // Invalid makes one error out of every mistake found.
 func Invalid(violations []Violation) *Error {
-	text := ""
-	for i, v := range violations {
-		if i > 0 {
-			text += "; "
-		}
-		text += v.String()
+	texts := make([]string, 0, len(violations))
+	for _, v := range violations {
+		texts = append(texts, v.String())
 	}
-	e := &Error{Reason: BadRequest, Text: text, Violations: violations}
+	e := &Error{Reason: BadRequest, Text: strings.Join(texts, "; "), Violations: violations}
 	if len(violations) > 0 {
 		e.Param = violations[0].Path
 	}
