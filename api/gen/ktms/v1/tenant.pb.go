@@ -564,7 +564,7 @@ func (x *GetOrganizationResponse) GetOrganization() *Organization {
 	return nil
 }
 
-// Detaches revoked keys; refused while active keys or teams remain.
+// Deletes the organization with its teams and detaches revoked keys; refused while active keys remain.
 type DeleteOrganizationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
