@@ -127,6 +127,19 @@ func (d *decoder) role(m *Message) {
 	}
 }
 
+// DecodeContent reads a content that stands elsewhere than in a message, leniently; what is none is absent.
+func DecodeContent(data []byte) Content {
+	d := newDecoder(data, true)
+	var m Message
+	if k := d.kind(); k == '"' || k == '[' {
+		d.content(&m)
+	}
+	if d.end() != nil {
+		return Content{}
+	}
+	return m.Content
+}
+
 func (d *decoder) content(m *Message) {
 	switch d.kind() {
 	case '"':

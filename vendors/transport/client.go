@@ -104,6 +104,10 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if wait := c.limits.FirstByte; wait > 0 {
 		b.first = time.AfterFunc(wait, func() { cancel(fmt.Errorf("%w: no answer within %s", ErrTimeout, wait)) })
 	}
+	if wait := c.limits.Silence; wait > 0 {
+		b.gap = time.AfterFunc(wait, func() { cancel(fmt.Errorf("%w: nothing came for %s", ErrTimeout, wait)) })
+		b.gap.Stop()
+	}
 	res, err := c.http.Do(req.WithContext(ctx))
 	if err != nil {
 		err = b.reason(err)
@@ -115,7 +119,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// body holds an answer to its limits.
+// body holds an answer to its limits. Close may be called while Read waits.
 type body struct {
 	io.ReadCloser
 	ctx     context.Context
@@ -127,12 +131,8 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	if b.begun && b.silence > 0 {
-		if b.gap == nil {
-			b.gap = time.AfterFunc(b.silence, func() { b.cancel(fmt.Errorf("%w: nothing came for %s", ErrTimeout, b.silence)) })
-		} else {
-			b.gap.Reset(b.silence)
-		}
+	if b.begun && b.gap != nil {
+		b.gap.Reset(b.silence)
 		defer b.gap.Stop()
 	}
 	n, err := b.ReadCloser.Read(p)

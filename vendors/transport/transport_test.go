@@ -76,7 +76,7 @@ func TestRedact(t *testing.T) {
 		"Authorization: Bearer abcdef123456":                           "[secret]",
 		`{"api_key":"abcdefgh"}`:                                       `{"[secret]"}`,
 		"AIzaSyA1234567890abcdefghij":                                  "[secret]",
-		"token eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.abc":                                "token [secret]",
+		"token eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.abc":                      "token [secret]",
 		"max_tokens: 4096 is too large":                                "max_tokens: 4096 is too large",
 		"nothing secret at all":                                        "nothing secret at all",
 		"the desk-top and ask-me things":                               "the desk-top and ask-me things",

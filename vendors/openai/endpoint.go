@@ -1,0 +1,57 @@
+package openai
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/ai-process/ktms/vendors"
+)
+
+const chatPath = "/chat/completions"
+
+// endpoint is the address of a target's chat completions.
+//
+// A base URL without a path is taken for a host whose API is under /v1, as it is for every server but DeepSeek's, which
+// has it at both places.
+func endpoint(t vendors.Target, d *dialect) (string, *vendors.Error) {
+	base := t.BaseURL
+	if base == "" {
+		base = d.baseURL
+	}
+	if base == "" {
+		return "", &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: "the model has no endpoint"}
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		// The error of url.Parse holds the URL, and that may hold a credential.
+		return "", &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: "the model's endpoint is not an http or https URL"}
+	}
+	u.Fragment = ""
+	path := strings.TrimRight(u.Path, "/")
+	switch {
+	case d.azure:
+		azurePath(u, path, t.Model)
+		return u.String(), nil
+	case strings.HasSuffix(path, chatPath):
+	case path == "" && base != d.baseURL:
+		path = "/v1" + chatPath
+	default:
+		path += chatPath
+	}
+	u.Path, u.RawPath = path, ""
+	return u.String(), nil
+}
+
+// azurePath addresses a deployment by its path where the endpoint names a dated api-version, and otherwise the newer
+// API, where the model in the body is the deployment.
+func azurePath(u *url.URL, path, model string) {
+	version := u.Query().Get("api-version")
+	newer := strings.HasSuffix(path, "/v1") || version == "" || version == "preview" || version == "v1"
+	path = strings.TrimSuffix(strings.TrimSuffix(path, "/v1"), "/openai")
+	if newer {
+		u.Path, u.RawPath = path+"/openai/v1"+chatPath, ""
+		return
+	}
+	u.Path = path + "/openai/deployments/" + model + chatPath
+	u.RawPath = path + "/openai/deployments/" + url.PathEscape(model) + chatPath
+}

@@ -1,0 +1,26 @@
+package openai
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/vendortest"
+)
+
+func TestSuite(t *testing.T) {
+	for _, vendor := range []string{vendors.OpenAI, vendors.Azure, vendors.Ollama, vendors.Mistral, vendors.Local} {
+		t.Run(vendor, func(t *testing.T) {
+			vendortest.Run(t, vendortest.Subject{
+				New: func(carrier http.RoundTripper) vendors.Vendor {
+					return New(Options{Transport: carrier, Version: "test"})
+				},
+				Target: func(baseURL string) vendors.Target {
+					return vendors.Target{Vendor: vendor, Model: "model", BaseURL: baseURL}
+				},
+				Script:  vendortest.OpenAI(),
+				Headers: []string{"Authorization", "Api-Key"},
+			})
+		})
+	}
+}
