@@ -207,7 +207,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		s.options.Log.Info("shutting down", "timeout", s.options.ShutdownTimeout)
+		s.options.Log.Info("shutting down", "timeout", s.options.ShutdownTimeout.String())
 	case err = <-failed:
 	}
 	s.readiness.Drain()

@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/ai-process/ktms/store/seal"
 )
 
 // config is the process configuration, all of it from the environment. README.md lists the variables.
@@ -78,18 +81,14 @@ var unbuilt = []struct {
 // readConfig reads the environment and reports every mistake in it at once.
 func readConfig(dev bool) (config, error) {
 	cfg, err := env.ParseAs[config]()
-	var mistakes []error
-	var several env.AggregateError
-	switch {
-	case errors.As(err, &several):
-		mistakes = append(mistakes, several.Errors...)
-	case err != nil:
-		mistakes = append(mistakes, err)
-	}
+	mistakes, unread := parseMistakes(err)
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 
 	if cfg.EncryptionKeys == "" {
 		cfg.EncryptionKeys = cfg.LegacyKeys
+	}
+	if set, found := os.LookupEnv("METRICS_ADDR"); found {
+		cfg.MetricsAddr = set // empty disables it, where the parser would take the default
 	}
 	if !dev {
 		if cfg.DatabaseURL == "" {
@@ -99,6 +98,11 @@ func readConfig(dev bool) (config, error) {
 		}
 		if cfg.EncryptionKeys == "" {
 			wrong(`KTMS_ENCRYPTION_KEYS is required: make one with  echo "1:$(head -c 32 /dev/urandom | base64)"`)
+		}
+	}
+	if cfg.EncryptionKeys != "" {
+		if _, err := seal.ParseKeyring(cfg.EncryptionKeys); err != nil {
+			wrong("KTMS_ENCRYPTION_KEYS: %w", err)
 		}
 	}
 	if _, known := levels[cfg.LogLevel]; !known {
@@ -114,7 +118,7 @@ func readConfig(dev bool) (config, error) {
 		{"ROUTING_RELOAD_SECONDS", int64(cfg.ReloadSeconds)}, {"MIGRATE_TIMEOUT", int64(cfg.MigrateTimeout)},
 		{"CIRCUIT_BREAKER_FAIL_THRESHOLD", int64(cfg.BreakerThreshold)}, {"CIRCUIT_BREAKER_COOLDOWN", int64(cfg.BreakerCooldown)},
 	} {
-		if positive.value <= 0 {
+		if positive.value <= 0 && !unread[positive.name] {
 			wrong("%s must be greater than 0", positive.name)
 		}
 	}
@@ -142,6 +146,34 @@ func readConfig(dev bool) (config, error) {
 		}
 	}
 	return cfg, errors.Join(mistakes...)
+}
+
+// parseMistakes says in plain words which variables could not be read.
+func parseMistakes(err error) (mistakes []error, unread map[string]bool) {
+	if err == nil {
+		return nil, nil
+	}
+	unread = map[string]bool{}
+	several := env.AggregateError{Errors: []error{err}}
+	_ = errors.As(err, &several)
+	for _, one := range several.Errors {
+		var failed env.ParseError
+		if !errors.As(one, &failed) {
+			mistakes = append(mistakes, one)
+			continue
+		}
+		name := failed.Name
+		if field, found := reflect.TypeFor[config]().FieldByName(failed.Name); found {
+			name = field.Tag.Get("env")
+		}
+		unread[name] = true
+		want := map[string]string{"time.Duration": "a duration such as 30s or 5m", "bool": "true or false"}[failed.Type.String()]
+		if want == "" {
+			want = "a whole number"
+		}
+		mistakes = append(mistakes, fmt.Errorf("%s must be %s, not %q", name, want, os.Getenv(name)))
+	}
+	return mistakes, unread
 }
 
 // scheme is the part of a URL before the colon. The URL itself may hold a password, so it is never shown.

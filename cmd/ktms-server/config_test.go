@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testKeyring is well formed and worthless.
+const testKeyring = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+// environment sets exactly these variables for the test.
+func environment(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, line := range os.Environ() {
+		name, old, _ := strings.Cut(line, "=")
+		if name == "PATH" || name == "HOME" || name == "TMPDIR" {
+			continue
+		}
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Setenv(name, old) })
+	}
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+func TestReadConfig_Defaults(t *testing.T) {
+	environment(t, map[string]string{"DATABASE_URL": "postgres://db/ktms", "KTMS_ENCRYPTION_KEYS": testKeyring})
+	cfg, err := readConfig(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.GRPCAddr != ":9090" || cfg.HTTPAddr != ":8080" || cfg.MetricsAddr != ":9091" || cfg.APITimeout != 5*time.Minute ||
+		cfg.MaxMessage != 16777216 || cfg.MaxBody != 32<<20 || cfg.StaleIfError != 5*time.Minute || cfg.DBTimeout != 3*time.Second ||
+		cfg.ReloadSeconds != 60 || cfg.MaxConns != 25 || cfg.MinConns != 5 || cfg.BreakerThreshold != 5 || cfg.MaxPause != 5*time.Minute {
+		t.Errorf("unexpected defaults: %+v", cfg)
+	}
+}
+
+func TestReadConfig_EmptyMetricsAddrDisables(t *testing.T) {
+	environment(t, map[string]string{"DATABASE_URL": "sqlite:x", "KTMS_ENCRYPTION_KEYS": testKeyring, "METRICS_ADDR": ""})
+	cfg, err := readConfig(false)
+	if err != nil || cfg.MetricsAddr != "" {
+		t.Errorf("got %q, %v", cfg.MetricsAddr, err)
+	}
+}
+
+func TestReadConfig_TheOldKeyringNameWorks(t *testing.T) {
+	environment(t, map[string]string{"DATABASE_URL": "sqlite:x", "LLMPROXY_ENCRYPTION_KEYS": testKeyring})
+	if cfg, err := readConfig(false); err != nil || cfg.EncryptionKeys != testKeyring {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadConfig_EveryMistakeAtOnce(t *testing.T) {
+	environment(t, map[string]string{
+		"DATABASE_URL": "mysql://root:hunter2@db/ktms", "HTTP_API_TIMEOUT": "soon", "DB_MAX_CONNS": "many", "LOG_LEVEL": "loud",
+		"AUTH_STALE_IF_ERROR": "-1s", "OPENAI_BASE_URL": "api.example.com", "GUARDRAILS_ENABLED": "true", "ROUTING_RELOAD_SECONDS": "0", "AUTO_SEED": "maybe", "KTMS_ENCRYPTION_KEYS": "1:short",
+	})
+	_, err := readConfig(false)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"DATABASE_URL", "KTMS_ENCRYPTION_KEYS", "HTTP_API_TIMEOUT", "DB_MAX_CONNS", "LOG_LEVEL",
+		"AUTH_STALE_IF_ERROR", "OPENAI_BASE_URL", "GUARDRAILS_ENABLED", "ROUTING_RELOAD_SECONDS", "AUTO_SEED"} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%s is not named once in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the password shows: %v", err)
+	}
+}
