@@ -1,11 +1,16 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ai-process/ktms/store"
+	"github.com/ai-process/ktms/store/sqlstore"
 	"github.com/ai-process/ktms/store/storetest"
 )
 
@@ -26,6 +31,67 @@ func mustOpen(t testing.TB, path string) *Store {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+func TestMigrations(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "ktms.db"))
+	storetest.RunMigrations(t, func(files fs.FS) error { return sqlstore.Migrate(t.Context(), files, s.exclusive) })
+}
+
+// TestWriterThatWaitsTooLong: within a process writers queue, between processes they wait for the file.
+func TestWriterThatWaitsTooLong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ktms.db")
+	mustOpen(t, path).Close()
+	impatient, err := Open(t.Context(), Options{Path: path, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(impatient.Close)
+	nothing := func(context.Context, store.Tx) error { return nil }
+	for name, holder := range map[string]*Store{"in this process": impatient, "in another process": mustOpen(t, path)} {
+		_, err := holder.Update(t.Context(), func(ctx context.Context, _ store.Tx) error {
+			_, err := impatient.Update(ctx, nothing)
+			return err
+		})
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a writer %s: got %v, want unavailable", name, err)
+		}
+		if _, err := impatient.Update(t.Context(), nothing); err != nil {
+			t.Errorf("after the writer %s: %v", name, err)
+		}
+	}
+}
+
+func TestConstraintsAreTranslated(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "ktms.db"))
+	q := querier{s.writer, s.timeout}
+	insert := func() error {
+		_, err := q.Exec(t.Context(), `INSERT INTO organizations (id, name, created_at) VALUES ('a', 'a', 'now')`)
+		return err
+	}
+	if err := insert(); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(); !errors.Is(err, store.ErrExists) {
+		t.Errorf("the same row again: %v", err)
+	}
+	_, err := q.Exec(t.Context(), `INSERT INTO teams VALUES ('a', 'nobody', 'a', 0, '[]', 'now')`)
+	if err == nil {
+		t.Error("foreign keys are not enforced")
+	}
+	if _, err := (querier{s.reader, s.timeout}).Exec(t.Context(), `DELETE FROM models`); err == nil {
+		t.Error("the connections that read can write")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	folder := t.TempDir()
+	for _, path := range []string{"", folder} {
+		if s, err := Open(t.Context(), Options{Path: path}); err == nil {
+			s.Close()
+			t.Errorf("%q was opened", path)
+		}
+	}
 }
 
 func TestFileIsPrivate(t *testing.T) {
@@ -51,4 +117,9 @@ func wantMode(t *testing.T, path string, want os.FileMode) {
 	if info.Mode() != want {
 		t.Errorf("%s has mode %s, want %s", path, info.Mode(), want)
 	}
+}
+
+// BenchmarkKeyByHash is what a call waits for when its key is not cached.
+func BenchmarkKeyByHash(b *testing.B) {
+	storetest.BenchmarkKeyByHash(b, mustOpen(b, filepath.Join(b.TempDir(), "ktms.db")))
 }

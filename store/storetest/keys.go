@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -262,5 +263,21 @@ func wantHashes(t *testing.T, change store.Change, hashes ...[32]byte) {
 	t.Helper()
 	if change.All || !reflect.DeepEqual(change.KeyHashes, hashes) {
 		t.Errorf("the change names %x (all %t), want %x", change.KeyHashes, change.All, hashes)
+	}
+}
+
+// BenchmarkKeyByHash reads one key among a hundred.
+func BenchmarkKeyByHash(b *testing.B, s store.Store) {
+	keys := make([]store.Key, 100)
+	for i := range keys {
+		keys[i] = newKey(fmt.Sprint("key", i))
+		keys[i].Policy = &ktmsv1.APIKeyPolicy{RpmLimit: 60, AllowedModels: []string{"gpt"}}
+	}
+	insertKeys(b, s, keys...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.KeyByHash(b.Context(), keys[7].Hash); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

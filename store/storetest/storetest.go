@@ -79,13 +79,6 @@ type Heard struct {
 // Hear runs a store's feed until the test ends, and returns once it delivers.
 func Hear(t testing.TB, s store.Store) *Heard {
 	t.Helper()
-	heard := StartHearing(t, s)
-	Eventually(t, patience, "the feed starts", func() bool { return len(heard.Changes()) > 0 })
-	return heard
-}
-
-// StartHearing is Hear for a feed that cannot deliver yet.
-func StartHearing(t testing.TB, s store.Store) *Heard {
 	ctx, cancel := context.WithCancel(context.Background())
 	heard := new(Heard)
 	ended := make(chan struct{})
@@ -102,6 +95,7 @@ func StartHearing(t testing.TB, s store.Store) *Heard {
 		<-ended
 	}
 	t.Cleanup(heard.stop)
+	Eventually(t, patience, "the feed starts", func() bool { return len(heard.Changes()) > 0 })
 	return heard
 }
 
