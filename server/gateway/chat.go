@@ -200,6 +200,9 @@ func (o *streamOut) first(chunk *ktmsv1.GenerateTextChunk) error {
 		chunk.VendorModel = firstOf(chunk.GetVendorModel(), h.GetVendorModel())
 		chunk.SystemFingerprint = firstOf(chunk.GetSystemFingerprint(), h.GetSystemFingerprint())
 		chunk.ServiceTier = firstOf(chunk.GetServiceTier(), h.GetServiceTier())
+		if chunk.Usage == nil {
+			chunk.Usage = h.GetUsage()
+		}
 	}
 	return o.sink.Head(&Head{RequestID: c.id, Model: chunk.GetResolvedModel(), Vendor: chunk.GetResolvedVendor(),
 		Rule: c.plan.Rule, Mode: chunk.GetRouteMode(), Placement: chunk.GetPlacement(), Dropped: o.head.Dropped})

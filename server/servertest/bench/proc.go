@@ -23,9 +23,11 @@ func cpuSeconds(pid int) float64 {
 	return (user + kernel) / ticksPerSecond
 }
 
-// resident and peak are a process's memory in MiB.
-func resident(pid int) float64 { return statusMiB(pid, "VmRSS:") }
-func peak(pid int) float64     { return statusMiB(pid, "VmHWM:") }
+// A process's memory in MiB: anonymous is what it allocated and what containers are charged for, resident counts the
+// pages of the binary too, peak is the highest resident.
+func anonymous(pid int) float64 { return statusMiB(pid, "RssAnon:") }
+func resident(pid int) float64  { return statusMiB(pid, "VmRSS:") }
+func peak(pid int) float64      { return statusMiB(pid, "VmHWM:") }
 
 func statusMiB(pid int, name string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
