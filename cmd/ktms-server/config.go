@@ -63,8 +63,9 @@ type config struct {
 	AnthropicURL   string `env:"ANTHROPIC_BASE_URL"`
 
 	AllowRemote bool `env:"DEV_ALLOW_REMOTE" envDefault:"false"`
-	// dev is set by ktms-server dev.
-	dev bool
+	// dev is set by ktms-server dev, places is where it looks for local engines.
+	dev    bool
+	places []place
 }
 
 // unbuilt are variables of the manual whose feature this release does not have. Setting one is said at start rather

@@ -20,8 +20,11 @@ const (
 	maxModelList = 1 << 20
 )
 
-// engines are the usual places of local inference servers with an OpenAI-compatible API.
-var engines = []struct{ name, base string }{
+// place is where an inference server with an OpenAI-compatible API may be.
+type place struct{ name, base string }
+
+// usualPlaces are the default addresses of the common local engines.
+var usualPlaces = []place{
 	{"Ollama", "http://127.0.0.1:11434/v1"},
 	{"llama-server", "http://127.0.0.1:9931/v1"},
 	{"llama-server", "http://127.0.0.1:8080/v1"},
@@ -35,12 +38,12 @@ type engine struct {
 	models []*ktmsv1.ModelSpec
 }
 
-// discover asks the usual places for models, all at once.
-func discover(ctx context.Context) []engine {
-	found := make([]engine, len(engines))
+// discover asks places for models, all at once.
+func discover(ctx context.Context, places []place) []engine {
+	found := make([]engine, len(places))
 	var looking sync.WaitGroup
-	for i, place := range engines {
-		looking.Go(func() { found[i] = engine{place.name, modelsAt(ctx, place.base)} })
+	for i, p := range places {
+		looking.Go(func() { found[i] = engine{p.name, modelsAt(ctx, p.base)} })
 	}
 	looking.Wait()
 	answered := found[:0]

@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("the environment is not right:\n%w", err)
 		}
+		cfg.places = usualPlaces
 		return serveDev(ctx, cfg, stdout, stderr)
 	case "--version", "version":
 		fmt.Fprintln(stdout, "ktms-server "+buildVersion())

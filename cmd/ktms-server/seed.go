@@ -39,7 +39,7 @@ type seeding struct {
 
 // seedPlan decides what to seed: the vendors whose keys are given, in dev also what this machine serves, and the
 // demonstration model when there is nothing else.
-func seedPlan(cfg config, speaking map[string]vendors.Vendor, log *slog.Logger) *seeding {
+func seedPlan(ctx context.Context, cfg config, speaking map[string]vendors.Vendor, log *slog.Logger) *seeding {
 	s := &seeding{clientName: cfg.SeedClientName, clientKey: cfg.SeedClientKey, keys: map[string]string{}, chains: map[ktmsv1.Effort][]string{}}
 	seeds := cfg.vendorSeeds()
 	for _, v := range seeds {
@@ -54,7 +54,7 @@ func seedPlan(cfg config, speaking map[string]vendors.Vendor, log *slog.Logger) 
 		}
 	}
 	if cfg.dev {
-		for _, e := range discover(context.Background()) {
+		for _, e := range discover(ctx, cfg.places) {
 			log.Info("found a local engine", "engine", e.name, "models", len(e.models))
 			s.keys[vendors.Ollama] = "local" // the engine asks for none, the contract for some
 			s.addLocal(e.models)

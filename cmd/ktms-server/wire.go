@@ -49,7 +49,7 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger) (s *server.Serv
 	}()
 	speaking := dialects()
 	if cfg.AutoSeed {
-		if err := seed(ctx, st, keyring, seedPlan(cfg, speaking, log), log); err != nil {
+		if err := seed(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), log); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
 		}
 	}

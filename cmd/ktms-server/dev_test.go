@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// output is what a program has printed so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+var apiLine = regexp.MustCompile(`OpenAI-compatible API +(http://\S+)/v1`)
+
+// program is a running "ktms-server dev" in the current folder, on free ports.
+type program struct {
+	base     string
+	out, log *output
+	stop     func()
+}
+
+func startDev(t *testing.T, places []place) *program {
+	t.Helper()
+	cfg, err := readConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.places = places
+	p := &program{out: &output{}, log: &output{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serveDev(ctx, cfg, p.out, p.log) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("dev ended with: %v", err)
+		}
+	})
+	t.Cleanup(p.stop)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if found := apiLine.FindStringSubmatch(p.out.String()); found != nil {
+			p.base = found[1]
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("dev is not ready:\n%s\n%s", p.out, p.log)
+		}
+	}
+}
+
+var freePorts = map[string]string{"HTTP_ADDR": "127.0.0.1:0", "GRPC_ADDR": "127.0.0.1:0", "METRICS_ADDR": ""}
+
+func with(more map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, set := range []map[string]string{freePorts, more} {
+		for name, value := range set {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// post makes a call and returns the answer's header and body.
+func post(t *testing.T, url, key, body string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+const hello = `{"model":"auto","messages":[{"role":"user","content":"hello"}]}`
+
+func TestDev_AnswersWithNothingInstalledAndKeepsItsData(t *testing.T) {
+	environment(t, freePorts)
+	t.Chdir(t.TempDir())
+	p := startDev(t, nil)
+	if !strings.Contains(p.out.String(), "Bearer "+devClientKey) {
+		t.Errorf("no curl line with the key:\n%s", p.out)
+	}
+	code, _, text := post(t, p.base+"/v1/chat/completions", devClientKey, hello)
+	if code != 200 || !strings.Contains(text, "demonstration") || !strings.Contains(text, "hello") {
+		t.Errorf("the demonstration: %d %s", code, text)
+	}
+	for name, mode := range map[string]os.FileMode{devDir: 0o700, devDir + "/keyring": 0o600, devDir + "/ktms.db": 0o600} {
+		info, err := os.Stat(filepath.FromSlash(name))
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	keyring, err := os.ReadFile(filepath.Join(devDir, "keyring"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	again := startDev(t, nil)
+	kept, err := os.ReadFile(filepath.Join(devDir, "keyring"))
+	if err != nil || !bytes.Equal(kept, keyring) {
+		t.Error("the second start made another keyring")
+	}
+	if code, _, text := post(t, again.base+"/v1/chat/completions", devClientKey, hello); code != 200 {
+		t.Errorf("after the second start: %d %s", code, text)
+	}
+}
+
+func TestDev_FindsALocalEngine(t *testing.T) {
+	var asked []string
+	var mu sync.Mutex
+	ollama := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"qwen3:latest"},{"id":"nomic-embed-text:latest"}]}`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		asked = append(asked, string(body))
+		mu.Unlock()
+		_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"local"},"finish_reason":"stop"}]}`)
+	}))
+	t.Cleanup(ollama.Close)
+	environment(t, freePorts)
+	t.Chdir(t.TempDir())
+	p := startDev(t, []place{{"nobody", "http://127.0.0.1:1/v1"}, {"Ollama", ollama.URL + "/v1"}})
+	code, header, text := post(t, p.base+"/v1/chat/completions", devClientKey, hello)
+	if code != 200 || !strings.Contains(text, `"model":"qwen3"`) || header.Get("X-KTMS-Vendor") != "ollama" {
+		t.Errorf("got %d %v %s", code, header, text)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 1 || !strings.Contains(asked[0], `"model":"qwen3"`) {
+		t.Errorf("the engine was asked %q", asked)
+	}
+}
+
+func TestDev_SeedsWhatTheEnvironmentGivesAndLeavesAnOperatorsRulesAlone(t *testing.T) {
+	openai := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sk-canary" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"cloud"},"finish_reason":"stop"}]}`)
+	}))
+	t.Cleanup(openai.Close)
+	environment(t, with(map[string]string{"OPENAI_API_KEY": "sk-canary", "OPENAI_BASE_URL": openai.URL + "/v1", "GEMINI_API_KEY": "AIza-canary"}))
+	t.Chdir(t.TempDir())
+	p := startDev(t, nil)
+	for model, want := range map[string]string{"auto:low": "gpt-6-luna", "auto:medium": "gpt-6-luna", "auto:high": "gpt-6.1-terra"} {
+		code, _, text := post(t, p.base+"/v1/chat/completions", devClientKey, strings.Replace(hello, "auto", model, 1))
+		var answer struct{ Model string }
+		if json.Unmarshal([]byte(text), &answer) != nil || code != 200 || answer.Model != want {
+			t.Errorf("%s: %d %s, want %s", model, code, text, want)
+		}
+	}
+	if !strings.Contains(p.log.String(), "GEMINI_API_KEY") || strings.Contains(p.log.String()+p.out.String(), "canary") {
+		t.Errorf("the log must name the variable that has no effect and no key:\n%s", p.log)
+	}
+
+	grpc := regexp.MustCompile(`Connect (\S+)`).FindStringSubmatch(p.out.String())[1]
+	code, _, text := post(t, "http://"+grpc+"/ktms.v1.AdminService/ReplaceRules", devAdminKey,
+		`{"rules":[{"name":"mine","priority":1,"use":["gpt-6.1-terra"],"enabled":true},{"name":"low","priority":2,"effort":"EFFORT_LOW","use":["gpt-6-luna"],"enabled":true}]}`)
+	if code != 200 {
+		t.Fatalf("ReplaceRules: %d %s", code, text)
+	}
+	p.stop()
+	again := startDev(t, nil)
+	_, header, _ := post(t, again.base+"/v1/chat/completions", devClientKey, hello)
+	if got := header.Get("X-KTMS-Rule"); got != "mine" {
+		t.Errorf("the operator's rule is gone: %q", got)
+	}
+}
+
+func TestDev_StaysOnLoopback(t *testing.T) {
+	for _, variable := range []string{"HTTP_ADDR", "GRPC_ADDR", "METRICS_ADDR"} {
+		for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {
+			environment(t, with(map[string]string{variable: addr}))
+			t.Chdir(t.TempDir())
+			cfg, err := readConfig(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = serveDev(t.Context(), cfg, io.Discard, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), variable) || !strings.Contains(err.Error(), "DEV_ALLOW_REMOTE") {
+				t.Errorf("%s=%s: %v", variable, addr, err)
+			}
+			if _, err := os.Stat(devDir); err == nil {
+				t.Errorf("%s=%s: refused, and still left a folder", variable, addr)
+			}
+		}
+	}
+}
