@@ -38,6 +38,8 @@ type Instance struct {
 	Metrics *server.Metrics
 	Store   store.Store
 	Admin   ktmsv1connect.AdminServiceClient
+	// Stop is what SIGTERM does; it returns at once.
+	Stop func()
 }
 
 // SQLite opens a store in a temporary file.
@@ -105,7 +107,7 @@ func Start(t testing.TB, options server.Options) *Instance {
 			t.Error("the server did not end")
 		}
 	})
-	i := &Instance{HTTP: "http://" + s.Addr("http"), GRPC: "http://" + s.Addr("grpc"), Metrics: options.Metrics, Store: options.Store}
+	i := &Instance{HTTP: "http://" + s.Addr("http"), GRPC: "http://" + s.Addr("grpc"), Metrics: options.Metrics, Store: options.Store, Stop: cancel}
 	i.Admin = ktmsv1connect.NewAdminServiceClient(i.Client(t, AdminKey))
 	return i
 }
