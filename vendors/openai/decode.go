@@ -45,6 +45,9 @@ func decode(t vendors.Target, body []byte) (*ktmsv1.GenerateTextResponse, *vendo
 }
 
 func decodeChoice(t vendors.Target, wire *openaiapi.Choice) (*ktmsv1.Choice, *vendors.Error) {
+	if !validIndex(wire.Index) {
+		return nil, unavailable(t, "answered with a choice that was not asked for")
+	}
 	m := &wire.Message
 	text, thoughts, further := contentOf(&m.Content)
 	out := &ktmsv1.Choice{

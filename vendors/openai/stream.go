@@ -24,6 +24,13 @@ type stream struct {
 	held openaiapi.Members
 }
 
+// maxChoices and maxCalls bound what a server can make this process remember of one answer. A request may ask for 128
+// choices and declare 512 tools.
+const (
+	maxChoices = 128
+	maxCalls   = 1024
+)
+
 // choice is one answer of a stream.
 type choice struct {
 	index    int64
@@ -130,6 +137,9 @@ func (s *stream) preamble() *ktmsv1.GenerateTextChunk {
 }
 
 func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	if !validIndex(w.Index) {
+		return nil, unavailable(s.target, "answered with a choice that was not asked for")
+	}
 	state := s.state(w.Index)
 	out := s.preamble()
 	fresh := out == nil
@@ -144,6 +154,9 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 	out.LogprobsJson = string(w.Logprobs)
 	for i := range d.ToolCalls {
 		out.ToolCallChunks = append(out.ToolCallChunks, state.call(&d.ToolCalls[i]))
+		if len(state.calls) > maxCalls {
+			return nil, unavailable(s.target, "answered with more tool calls than can be")
+		}
 	}
 	extra := append(withoutNulls(d.Extra), withoutNulls(w.Extra)...)
 	out.ExtraJson = append(extra, further...).JSON()
@@ -169,6 +182,8 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 	}
 	return out, nil
 }
+
+func validIndex(index int64) bool { return index >= 0 && index < maxChoices }
 
 func (s *stream) state(index int64) *choice {
 	for _, c := range s.choices {
