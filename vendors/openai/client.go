@@ -24,7 +24,7 @@ const (
 	// drainBytes and drainTime bound the reading after [DONE]. The end of the body is all that should come, and reading
 	// it lets the connection serve the next call; a server that keeps the stream open is not waited for.
 	drainBytes = 4 << 10
-	drainTime  = 100 * time.Millisecond
+	drainTime  = 250 * time.Millisecond
 )
 
 // Options configure a Vendor. The zero value is ready for use.

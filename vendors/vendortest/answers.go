@@ -152,6 +152,26 @@ var answerCases = []testCase{
 			f.checkStream(f.stream(f.Context(), request()), hello())
 		}
 	}},
+	{name: "the body ends after the stream", run: func(f *fixture) {
+		for range 2 {
+			finished := make(chan struct{})
+			f.up.Reply(func(x *Exchange) {
+				x.Start(http.StatusOK, "Content-Type", f.Script.StreamType)
+				x.Write(f.Script.Stream(hello()).All()...)
+				x.Wait(finished)
+			})
+			r := f.collect(f.Context(), request(), func(e vendors.Event) bool {
+				if e.Chunk.GetFinishReason() != "" {
+					close(finished)
+				}
+				return true
+			})
+			f.checkStream(r, hello())
+		}
+		if f.up.Await(0).Conn != f.up.Await(1).Conn {
+			f.Error("the second call took a new connection")
+		}
+	}},
 	{name: "one connection serves call after call", run: func(f *fixture) {
 		for range 3 {
 			f.up.Reply(f.streams(f.Script.Stream(hello()).All()...), f.answers(f.Script.Body(hello())))

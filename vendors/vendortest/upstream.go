@@ -27,6 +27,7 @@ type Upstream struct {
 
 	mu       sync.Mutex
 	replies  []Reply
+	next     int // reply
 	calls    []*Call
 	arrived  chan struct{} // closed and replaced when a call arrives
 	refusals int           // connections that get a GOAWAY
@@ -127,9 +128,9 @@ func (u *Upstream) record(call *Call) Reply {
 	if len(u.replies) == 0 {
 		return nil
 	}
-	reply := u.replies[0]
-	if len(u.replies) > 1 {
-		u.replies = u.replies[1:]
+	reply := u.replies[min(u.next, len(u.replies)-1)]
+	if u.next < len(u.replies) {
+		u.next++
 	}
 	return reply
 }
