@@ -81,8 +81,12 @@ func openStore(ctx context.Context, cfg config, log *slog.Logger) (store.Store, 
 		}
 		return st, nil
 	}
+	minConns := cfg.MinConns
+	if minConns == 0 {
+		minConns = -1 // the option's zero is its default
+	}
 	st, err := postgres.Open(ctx, postgres.Options{
-		DSN: cfg.DatabaseURL, MaxConns: cfg.MaxConns, MinConns: cfg.MinConns, Timeout: cfg.DBTimeout,
+		DSN: cfg.DatabaseURL, MaxConns: cfg.MaxConns, MinConns: minConns, Timeout: cfg.DBTimeout,
 		Migrate: cfg.AutoMigrate, MigrateTimeout: cfg.MigrateTimeout, Log: log,
 	})
 	if err != nil {

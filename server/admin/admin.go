@@ -108,6 +108,8 @@ func (h *Handler) refusal(ctx context.Context, err error) error {
 		known = status.Wrap(err, status.NotFound, "not found")
 	case errors.Is(err, store.ErrExists):
 		known = status.Wrap(err, status.AlreadyExists, "already exists")
+	case errors.Is(err, store.ErrInUse):
+		known = status.Wrap(err, status.FailedPrecondition, "something else still belongs to it")
 	case errors.Is(err, store.ErrUnavailable):
 		h.options.Log.ErrorContext(ctx, "storage failed", "error", err)
 		known = status.Wrap(err, status.StorageUnavailable, "the database does not answer; retry with backoff")

@@ -45,7 +45,7 @@ type Options struct {
 	DSN string
 	// MaxConns bounds the pool. The feed has one connection beside it. Defaults to 25.
 	MaxConns int
-	// MinConns are kept open. Defaults to 5, and never exceeds MaxConns.
+	// MinConns are kept open. Defaults to 5, negative means none, and never exceeds MaxConns.
 	MinConns int
 	// Timeout bounds connecting, unless the DSN sets connect_timeout, and each query. Defaults to 3 seconds.
 	Timeout time.Duration
@@ -62,10 +62,10 @@ func (o Options) withDefaults() Options {
 	if o.MaxConns <= 0 {
 		o.MaxConns = DefaultMaxConns
 	}
-	if o.MinConns <= 0 {
+	if o.MinConns == 0 {
 		o.MinConns = DefaultMinConns
 	}
-	o.MinConns = min(o.MinConns, o.MaxConns)
+	o.MinConns = min(max(o.MinConns, 0), o.MaxConns)
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}

@@ -5,9 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -124,9 +122,3 @@ func (k Keyring) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue keeps the keys out of logs.
 func (k Keyring) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// Fingerprint lets people compare a vendor's credentials without seeing them: 64 bits of a hash of both, in hex.
-func Fingerprint(vendor, plain string) string {
-	sum := sha256.Sum256([]byte("ktms:" + vendor + ":" + plain))
-	return hex.EncodeToString(sum[:8])
-}
