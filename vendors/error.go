@@ -47,7 +47,8 @@ type Error struct {
 	Err error
 }
 
-func (e *Error) Error() string {
+// Public is the error as a caller may read it: without the cause, which may hold addresses.
+func (e *Error) Public() string {
 	text := e.Vendor + ": " + e.Kind.String()
 	if e.Status != 0 {
 		text += fmt.Sprintf(" (HTTP %d)", e.Status)
@@ -55,10 +56,15 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
-	}
 	return text
+}
+
+// Error is the whole error, for logs.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Public() + ": " + e.Err.Error()
+	}
+	return e.Public()
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -205,10 +205,10 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			continue
 		}
 		if paused {
-			w.fail(c, verdict.Reason, failed.Error(), o.Health.Paused(vendor, c.Credential, model))
+			w.fail(c, verdict.Reason, failed.Public(), o.Health.Paused(vendor, c.Credential, model))
 			w.leave(c, "cooldown")
 		} else {
-			w.fail(c, verdict.Reason, failed.Error(), 0)
+			w.fail(c, verdict.Reason, failed.Public(), 0)
 			w.leave(c, failed.Kind.String())
 		}
 		return false, nil

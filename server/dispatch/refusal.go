@@ -15,7 +15,7 @@ func refusal(ctx context.Context, failed *vendors.Error) *status.Error {
 	if failed.Kind == vendors.Canceled {
 		return gone(ctx)
 	}
-	e := status.Wrap(failed, status.Judge(failed.Kind).Reason, "%s", failed.Error())
+	e := status.Wrap(failed, status.Judge(failed.Kind).Reason, "%s", failed.Public())
 	if failed.Kind == vendors.Invalid && failed.Message != "" {
 		e.Text = failed.Message
 	}

@@ -257,6 +257,12 @@ func TestLogsHoldNeitherSecretsNorPrompts(t *testing.T) {
 			t.Errorf("an answer shows the vendor key: %s", text)
 		}
 	}
+	for _, model := range []string{"refused", "nowhere"} {
+		_, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, `{"model":"`+model+`","messages":[{"role":"user","content":"x"}]}`)
+		if strings.Contains(text, "127.0.0.1") || strings.Contains(text, "ktms.invalid") || !strings.Contains(text, "vendors_unavailable") {
+			t.Errorf("an answer shows where the vendor is: %s", text)
+		}
+	}
 	_, _, _ = request(t, http.MethodGet, s.HTTP+"/v1/models", key+"x", "")
 	written := log.String()
 	for what, canary := range map[string]string{"the vendor key": servertest.VendorKey, "the client key": key, "the bootstrap key": servertest.AdminKey, "a prompt": prompt} {
