@@ -16,6 +16,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
 	"github.com/ai-process/ktms/server/servertest"
+	"github.com/ai-process/ktms/store/storetest"
 	"github.com/ai-process/ktms/vendors"
 )
 
@@ -36,7 +37,7 @@ func TestShutdownLetsCallsInFlightFinish(t *testing.T) {
 	}()
 	<-arrived
 	s.Stop()
-	servertest.Eventually(t, 5*time.Second, "new connections are refused", func() bool {
+	storetest.Eventually(t, 5*time.Second, "new connections are refused", func() bool {
 		resp, err := http.Get(s.HTTP + "/healthz")
 		if err == nil {
 			_ = resp.Body.Close()

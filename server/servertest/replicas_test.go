@@ -50,13 +50,13 @@ func TestReplicas_FollowEachOtherWithinASecond(t *testing.T) {
 		}
 		return r.GetResolvedModel()
 	}
-	servertest.Eventually(t, time.Second, "a key, its credential, models and rules made on A serve on B", func() bool { return resolved() == "m" })
+	storetest.Eventually(t, time.Second, "a key, its credential, models and rules made on A serve on B", func() bool { return resolved() == "m" })
 
 	rule := &ktmsv1.RuleSpec{Name: "turned", Priority: 1, Use: []string{"n", "m"}, Enabled: true}
 	if _, err := a.Admin.ReplaceRules(t.Context(), &ktmsv1.ReplaceRulesRequest{Rules: []*ktmsv1.RuleSpec{rule}}); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Eventually(t, time.Second, "a rule changed on A is used by B", func() bool { return resolved() == "n" })
+	storetest.Eventually(t, time.Second, "a rule changed on A is used by B", func() bool { return resolved() == "n" })
 
 	if _, err := a.Admin.RevokeAPIKey(t.Context(), &ktmsv1.RevokeAPIKeyRequest{Name: "client"}); err != nil {
 		t.Fatal(err)
@@ -65,5 +65,5 @@ func TestReplicas_FollowEachOtherWithinASecond(t *testing.T) {
 	if _, err := onA.GenerateText(t.Context(), lowRequest); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("A must refuse the key at once, got %v", err)
 	}
-	servertest.Eventually(t, time.Second, "B refuses the revoked key", func() bool { return resolved() == "error: unauthenticated" })
+	storetest.Eventually(t, time.Second, "B refuses the revoked key", func() bool { return resolved() == "error: unauthenticated" })
 }

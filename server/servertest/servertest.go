@@ -187,15 +187,3 @@ const VendorKey = "sk-canary-0123456789abcdef"
 func Model(id, endpoint string) *ktmsv1.ModelSpec {
 	return &ktmsv1.ModelSpec{Id: id, Vendor: vendors.OpenAI, Endpoint: endpoint, Enabled: true}
 }
-
-// Eventually polls until done returns true, and fails the test when the deadline passes first.
-func Eventually(t testing.TB, within time.Duration, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}

@@ -21,6 +21,7 @@ import (
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
 	"github.com/ai-process/ktms/server/servertest"
 	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/store/storetest"
 )
 
 // endless is a vendor that streams a token every few milliseconds until its caller is gone, or dies after some.
@@ -140,7 +141,7 @@ func TestAClientThatLeavesEndsTheUpstreamCall(t *testing.T) {
 	for door, stream := range doors {
 		t.Run(door, func(t *testing.T) {
 			stream() // warms the pools, so that their goroutines are part of the base line
-			servertest.Eventually(t, time.Second, "the first upstream call ends", func() bool { return vendor.open.Load() == 0 })
+			storetest.Eventually(t, time.Second, "the first upstream call ends", func() bool { return vendor.open.Load() == 0 })
 			transport.CloseIdleConnections()
 			before, seen := runtime.NumGoroutine(), vendor.seen.Load()
 
@@ -149,17 +150,17 @@ func TestAClientThatLeavesEndsTheUpstreamCall(t *testing.T) {
 				all.Go(stream)
 			}
 			all.Wait()
-			servertest.Eventually(t, time.Second, "every upstream call ends", func() bool { return vendor.open.Load() == 0 })
+			storetest.Eventually(t, time.Second, "every upstream call ends", func() bool { return vendor.open.Load() == 0 })
 			if got := vendor.seen.Load() - seen; got != streams {
 				t.Errorf("the vendor saw %d calls, want %d: none may be repeated", got, streams)
 			}
 			transport.CloseIdleConnections()
 			// Each of the few connections that stay in a pool keeps its reader and writer.
 			const pooled = 3 * (streams + 2)
-			servertest.Eventually(t, 5*time.Second, "goroutines end", func() bool { return runtime.NumGoroutine() <= before+pooled })
+			storetest.Eventually(t, 5*time.Second, "goroutines end", func() bool { return runtime.NumGoroutine() <= before+pooled })
 		})
 	}
-	servertest.Eventually(t, time.Second, "no call counts as active", func() bool { return active(t, s) == 0 })
+	storetest.Eventually(t, time.Second, "no call counts as active", func() bool { return active(t, s) == 0 })
 }
 
 // active sums ktms_active_requests.
@@ -200,9 +201,9 @@ func TestAClientThatLeavesBeforeTheFirstByteEndsTheUpstreamCall(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { defer close(done); call(ctx) }()
-			servertest.Eventually(t, 5*time.Second, "the vendor is called", func() bool { return vendor.open.Load() == 1 })
+			storetest.Eventually(t, 5*time.Second, "the vendor is called", func() bool { return vendor.open.Load() == 1 })
 			cancel()
-			servertest.Eventually(t, time.Second, "the upstream call ends", func() bool { return vendor.open.Load() == 0 })
+			storetest.Eventually(t, time.Second, "the upstream call ends", func() bool { return vendor.open.Load() == 0 })
 			<-done
 		})
 	}
