@@ -70,7 +70,7 @@ func (s *Server) httpDoor(service *gateway.Service) *http.Server {
 	if s.options.APIEnabled {
 		api := openai.New(openai.Options{
 			Gateway: service, MaxBody: s.options.MaxBody, Timeout: s.options.APITimeout,
-			LegacyHeaders: s.options.LegacyHeaders, LegacySeen: s.options.Metrics.LegacyHeader, Log: s.options.Log,
+			LegacyHeaders: s.options.LegacyHeaders, LegacySeen: s.options.Metrics.LegacyHeader,
 		})
 		mux.Handle("/", s.keys.Middleware(access.OpenAIDoors(), api))
 	}

@@ -22,6 +22,12 @@ func (s Secret) IsZero() bool { return s.value == "" }
 
 // Format covers every verb, the mismatched ones too.
 func (s Secret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, redacted) }
-func (s Secret) String() string                 { return redacted }
-func (s Secret) MarshalText() ([]byte, error)   { return []byte(redacted), nil }
-func (s Secret) LogValue() slog.Value           { return slog.StringValue(redacted) }
+
+// String implements fmt.Stringer.
+func (s Secret) String() string { return redacted }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue implements slog.LogValuer.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }

@@ -107,7 +107,7 @@ func serve(ctx context.Context, cfg config, stderr io.Writer, ready func(*server
 func newLogger(level string, w io.Writer) *slog.Logger {
 	if file, ok := w.(*os.File); ok {
 		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return slog.New(tint.NewHandler(w, &tint.Options{Level: levels[level], TimeFormat: time.TimeOnly}))
+			return slog.New(tint.NewTextHandler(w, &tint.Options{Level: levels[level], TimeFormat: time.TimeOnly}))
 		}
 	}
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: levels[level]}))

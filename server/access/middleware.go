@@ -87,9 +87,9 @@ func (a *Authenticator) Middleware(doors *Doors, next http.Handler) http.Handler
 func (d *Doors) allow(c *caller.Caller, path string) error {
 	scopes := []string{caller.ScopeGenerate}
 	if !d.openai {
-		known := false
-		if scopes, known = d.scopes[path]; !known {
-			scopes = []string{caller.ScopeAdmin}
+		scopes = []string{caller.ScopeAdmin}
+		if needed, known := d.scopes[path]; known {
+			scopes = needed
 		}
 	}
 	if c.May(scopes...) {

@@ -4,7 +4,6 @@ package openai
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -26,7 +25,6 @@ type Options struct {
 	LegacyHeaders bool
 	// LegacySeen is told of every old header that a request carries.
 	LegacySeen func(name string)
-	Log        *slog.Logger
 }
 
 type handler struct{ Options }
