@@ -97,7 +97,7 @@ func (s *Server) recovered(next http.Handler, refuse func(http.ResponseWriter, *
 			if trouble == nil {
 				return
 			}
-			if trouble == http.ErrAbortHandler { //nolint:errorlint // the very value, by net/http's contract
+			if trouble == http.ErrAbortHandler {
 				panic(trouble)
 			}
 			s.options.Log.Error("a call panicked", "request_id", caller.RequestID(r.Context()), "panic", trouble,

@@ -167,7 +167,7 @@ func (s *Server) deliver(change store.Change) {
 // Listen opens every listener, so that errors come before anything is promised.
 func (s *Server) Listen() error {
 	for _, d := range s.doors {
-		listener, err := net.Listen("tcp", d.addr)
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", d.addr)
 		if err != nil {
 			s.Close()
 			return fmt.Errorf("%s door: %w", d.name, err)

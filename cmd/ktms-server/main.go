@@ -22,11 +22,9 @@ import (
 // version is set by the release build.
 var version = ""
 
-const usage = `usage: ktms-server        serve, configured by the environment
+const usage = `usage: ktms-server        serve, configured by the environment (README.md lists the variables)
        ktms-server dev    serve on this machine alone, without any set-up
-       ktms-server --version
-
-README.md describes the variables.`
+       ktms-server --version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -267,8 +267,7 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Err: err,
 			Message: fmt.Sprintf("nothing was heard for %v", w.d.options.Timeout)}
 	}
-	var known *vendors.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*vendors.Error](err); ok {
 		return known
 	}
 	// What is left is the caller's side: its connection broke while a chunk was written.

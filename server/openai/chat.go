@@ -52,8 +52,7 @@ func (h *handler) unary(w http.ResponseWriter, r *http.Request, req *ktmsv1.Gene
 // badJSON names what is wrong with a body.
 func badJSON(err error) error {
 	e := status.Wrap(err, status.BadRequest, "%s", err.Error())
-	var wrong *openaiapi.TypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*openaiapi.TypeError](err); ok {
 		e.Param = wrong.Path
 	}
 	return e

@@ -335,16 +335,16 @@ func TestLive_ReloadsShareARead(t *testing.T) {
 func TestLive_RotatingTheKeyring(t *testing.T) {
 	unreadable := map[string]bool{}
 	counted := 0
-	sealed := func(key, vendor, secret, print string) store.VendorKey {
+	sealed := func(key, vendor, secret, fingerprint string) store.VendorKey {
 		k := credential(key, vendor)
-		k.Sealed, k.Fingerprint = []byte(secret), print
+		k.Sealed, k.Fingerprint = []byte(secret), fingerprint
 		return k
 	}
 	s := &source{}
 	with := func(keys ...store.VendorKey) func(*store.Config) {
 		return func(cfg *store.Config) { cfg.VendorKeys = keys }
 	}
-	s.set(1, with(sealed("k", "openai", "old-secret", "old-print"), sealed("other", "openai", "theirs", "their-print")))
+	s.set(1, with(sealed("k", "openai", "old-secret", "old-fingerprint"), sealed("other", "openai", "theirs", "their-fingerprint")))
 	l, log := live(t, s, func(o *routing.Options) {
 		o.Open = func(k store.VendorKey) (vendors.Secret, error) {
 			if unreadable[string(k.Sealed)] {
@@ -354,7 +354,7 @@ func TestLive_RotatingTheKeyring(t *testing.T) {
 		}
 		o.Unreadable = func(n int) { counted += n }
 	})
-	held := func(key string) (secret, print string) {
+	held := func(key string) (secret, fingerprint string) {
 		plan, err := l.Table().Plan(&caller.Caller{KeyID: key}, routing.Query{Effort: low}, nil)
 		if err != nil {
 			return "", string(reason(err))
@@ -367,21 +367,21 @@ func TestLive_RotatingTheKeyring(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := func(key, secret, print string) {
+	want := func(key, secret, fingerprint string) {
 		t.Helper()
-		if s, p := held(key); s != secret || p != print {
-			t.Errorf("%s: got %q, %q; want %q, %q", key, s, p, secret, print)
+		if s, p := held(key); s != secret || p != fingerprint {
+			t.Errorf("%s: got %q, %q; want %q, %q", key, s, p, secret, fingerprint)
 		}
 	}
 
 	// A changed key and a new one, both beyond this keyring: the first keeps what was there, the second has nothing.
 	unreadable["new-secret"], unreadable["first-secret"] = true, true
-	s.set(2, with(sealed("k", "openai", "new-secret", "new-print"), sealed("n", "openai", "first-secret", "first-print"),
-		sealed("other", "openai", "theirs", "their-print")))
+	s.set(2, with(sealed("k", "openai", "new-secret", "new-fingerprint"), sealed("n", "openai", "first-secret", "first-fingerprint"),
+		sealed("other", "openai", "theirs", "their-fingerprint")))
 	reload(2)
-	want("k", "old-secret", "old-print")
+	want("k", "old-secret", "old-fingerprint")
 	want("n", "", "no_vendor_key")
-	want("other", "theirs", "their-print")
+	want("other", "theirs", "their-fingerprint")
 	if counted != 2 || log.count("vendor key cannot be opened") != 2 ||
 		log.count(`key=k-name vendor=openai error="sealed with version 2" earlier_credential_kept=true`) != 1 ||
 		log.count(`key=n-name vendor=openai error="sealed with version 2" earlier_credential_kept=false`) != 1 {
@@ -390,25 +390,25 @@ func TestLive_RotatingTheKeyring(t *testing.T) {
 
 	// It outlives the next reload, and one in which nothing at all can be opened.
 	unreadable["theirs"] = true
-	s.set(3, with(sealed("k", "openai", "new-secret", "new-print"), sealed("other", "openai", "theirs", "their-print")))
+	s.set(3, with(sealed("k", "openai", "new-secret", "new-fingerprint"), sealed("other", "openai", "theirs", "their-fingerprint")))
 	reload(3)
-	want("k", "old-secret", "old-print")
-	want("other", "theirs", "their-print")
+	want("k", "old-secret", "old-fingerprint")
+	want("other", "theirs", "their-fingerprint")
 	if counted != 4 {
 		t.Errorf("counted %d, want 4", counted)
 	}
 
 	// Deleted means gone, and a credential never serves another vendor or key.
-	s.set(4, with(sealed("k", "groq", "new-secret", "new-print"), sealed("x", "openai", "new-secret", "new-print")))
+	s.set(4, with(sealed("k", "groq", "new-secret", "new-fingerprint"), sealed("x", "openai", "new-secret", "new-fingerprint")))
 	reload(4)
 	want("k", "", "no_vendor_key")
 	want("x", "", "no_vendor_key")
 
 	// With the new keyring everything is read.
 	clear(unreadable)
-	s.set(5, with(sealed("k", "openai", "new-secret", "new-print")))
+	s.set(5, with(sealed("k", "openai", "new-secret", "new-fingerprint")))
 	reload(5)
-	want("k", "new-secret", "new-print")
+	want("k", "new-secret", "new-fingerprint")
 	if log.count("secret") != 0 {
 		t.Errorf("the log holds a secret:\n%s", log.buf.String())
 	}

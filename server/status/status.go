@@ -171,8 +171,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // As finds the caller's error within err. Anything unknown becomes Internal without its text, which only logs may see.
 func As(err error) *Error {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	return Wrap(err, Internal, "internal error")

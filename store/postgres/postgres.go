@@ -170,7 +170,7 @@ func (s *Store) transaction(ctx context.Context, options pgx.TxOptions, fn func(
 		_ = tx.Rollback(bound)
 	}()
 	if err := fn(tx); err != nil {
-		if err == errRollback {
+		if errors.Is(err, errRollback) {
 			return nil
 		}
 		return err

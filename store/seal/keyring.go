@@ -115,7 +115,7 @@ func GenerateKeyring() string {
 func (k *Keyring) Newest() int { return int(k.newest) }
 
 // Format prints no key, whatever the verb.
-func (k Keyring) Format(state fmt.State, _ rune) { io.WriteString(state, redacted) }
+func (k Keyring) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, redacted) }
 
 // MarshalText keeps the keys out of JSON and of everything else that marshals text.
 func (k Keyring) MarshalText() ([]byte, error) { return []byte(redacted), nil }

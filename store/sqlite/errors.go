@@ -47,8 +47,7 @@ func isUnavailable(err error) bool {
 
 // code is SQLite's code for an error, 0 when it is not SQLite's.
 func code(err error) int {
-	var own *sqlite.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*sqlite.Error](err); ok {
 		return own.Code()
 	}
 	return 0

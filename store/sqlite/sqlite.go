@@ -141,9 +141,9 @@ func (s *Store) write(ctx context.Context, fn func(tx *sql.Tx) error, commit fun
 	if err != nil {
 		return translate(ctx, err)
 	}
-	defer tx.Rollback() // after a commit this does nothing
+	defer func() { _ = tx.Rollback() }() // after a commit this does nothing
 	if err := fn(tx); err != nil {
-		if err == errRollback {
+		if errors.Is(err, errRollback) {
 			return nil
 		}
 		return err
@@ -161,7 +161,7 @@ func (s *Store) Config(ctx context.Context) (*store.Config, error) {
 	if err != nil {
 		return nil, translate(ctx, err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	return sqlstore.ReadConfig(ctx, querier{tx, s.timeout})
 }
 

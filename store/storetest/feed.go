@@ -78,8 +78,8 @@ func testFeedCommitsOnly(t *testing.T, opener Opener) {
 		t.Error("the failure was swallowed")
 	}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return nil })
-	real := insertKeys(t, s, newKey("key"))
-	wantDelivered(t, heard, real.Version)
+	kept := insertKeys(t, s, newKey("key"))
+	wantDelivered(t, heard, kept.Version)
 	if changes := heard.Since(1); len(changes) != 1 {
 		t.Errorf("heard %+v, want the last alone", changes)
 	}

@@ -126,9 +126,11 @@ func toolOf(req *ktmsv1.GenerateTextRequest) string {
 
 func said(m *ktmsv1.Message) string {
 	text := m.GetText()
+	var textSb129 strings.Builder
 	for _, part := range m.GetParts() {
-		text += part.GetText()
+		textSb129.WriteString(part.GetText())
 	}
+	text += textSb129.String()
 	return text
 }
 

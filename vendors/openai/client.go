@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,7 +181,7 @@ func (c *call) head(fingerprint string) (vendors.Head, *vendors.Error) {
 		if c.strict {
 			return head, refusedParam(c.target.Vendor, c.encoded.unheard[0])
 		}
-		head.Dropped = append(head.Dropped[:len(head.Dropped):len(head.Dropped)], c.encoded.unheard...)
+		head.Dropped = append(slices.Clip(head.Dropped), c.encoded.unheard...)
 	}
 	return head, nil
 }

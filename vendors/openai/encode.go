@@ -98,9 +98,9 @@ func (e *encoder) drop(member string) {
 }
 
 // fail notes the first mistake of the request.
-func (e *encoder) fail(param, format string, args ...any) {
+func (e *encoder) fail(param, text string) {
 	if e.err == nil {
-		e.err = &vendors.Error{Kind: vendors.Invalid, Vendor: e.target.Vendor, Param: param, Message: param + ": " + fmt.Sprintf(format, args...)}
+		e.err = &vendors.Error{Kind: vendors.Invalid, Vendor: e.target.Vendor, Param: param, Message: param + ": " + text}
 	}
 }
 

@@ -220,7 +220,7 @@ func (d *decoder) object(want string, extra *Members) bool {
 
 // elementObject steps into an element that has to be an object. Where it is not, a request fails and an answer goes on
 // without the element.
-func (d *decoder) elementObject(want string) bool {
+func (d *decoder) elementObject() bool {
 	if d.kind() == '{' {
 		d.enter()
 		return d.err == nil
@@ -228,7 +228,7 @@ func (d *decoder) elementObject(want string) bool {
 	if d.lenient {
 		d.skip()
 	} else {
-		d.checkAndFail(want)
+		d.checkAndFail("an object")
 	}
 	return false
 }

@@ -1,5 +1,7 @@
 package openaiapi
 
+import "slices"
+
 import "encoding/json"
 
 // Member is one member of a JSON object, its value as it was written.
@@ -31,9 +33,9 @@ func ParseMembers(object []byte) (Members, error) {
 
 // Get returns the value of the last member of that name, nil when there is none.
 func (m Members) Get(name string) json.RawMessage {
-	for i := len(m) - 1; i >= 0; i-- {
-		if m[i].Name == name {
-			return m[i].Value
+	for _, v := range slices.Backward(m) {
+		if v.Name == name {
+			return v.Value
 		}
 	}
 	return nil

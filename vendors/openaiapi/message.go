@@ -88,7 +88,7 @@ func (d *decoder) message(m *Message) {
 			start := d.pos
 			if d.list("an array of tool calls", &m.Extra) {
 				for d.element() {
-					if d.elementObject("an object") {
+					if d.elementObject() {
 						m.ToolCalls = append(m.ToolCalls, ToolCall{})
 						d.toolCall(&m.ToolCalls[len(m.ToolCalls)-1])
 					}
@@ -156,7 +156,7 @@ func (d *decoder) content(m *Message) {
 				continue
 			}
 			start := d.pos
-			if d.elementObject("an object") {
+			if d.elementObject() {
 				parts = append(parts, Part{})
 				d.part(&parts[len(parts)-1], start)
 			}

@@ -29,7 +29,7 @@ func DecodeModelList(data []byte) (*ModelList, error) {
 				l.Data = nil
 				if d.list("", &l.Extra) {
 					for d.element() {
-						if d.elementObject("an object") {
+						if d.elementObject() {
 							l.Data = append(l.Data, Model{})
 							d.model(&l.Data[len(l.Data)-1])
 						}

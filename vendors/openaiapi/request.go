@@ -130,7 +130,7 @@ func (d *decoder) chatRequest(r *ChatRequest) {
 			if d.list("an array of messages", &r.Extra) {
 				r.Messages = []Message{}
 				for d.element() {
-					if d.elementObject("an object") {
+					if d.elementObject() {
 						r.Messages = append(r.Messages, Message{})
 						d.message(&r.Messages[len(r.Messages)-1])
 					}
@@ -298,7 +298,7 @@ func (d *decoder) tools(r *ChatRequest) {
 	}
 	for d.element() {
 		begin := d.pos
-		if !d.elementObject("an object") {
+		if !d.elementObject() {
 			continue
 		}
 		r.Tools = append(r.Tools, Tool{})

@@ -129,7 +129,7 @@ func (d *decoder) chatResponse(r *ChatResponse) {
 			r.Choices = nil
 			if d.list("", &r.Extra) {
 				for d.element() {
-					if d.elementObject("an object") {
+					if d.elementObject() {
 						r.Choices = append(r.Choices, Choice{})
 						d.choice(&r.Choices[len(r.Choices)-1])
 					}
@@ -183,7 +183,7 @@ func (d *decoder) chatChunk(c, before *ChatChunk) {
 			c.Choices = c.Choices[:0]
 			if d.list("", &c.Extra) {
 				for d.element() {
-					if d.elementObject("an object") {
+					if d.elementObject() {
 						c.Choices = append(c.Choices, ChunkChoice{})
 						d.chunkChoice(&c.Choices[len(c.Choices)-1])
 					}

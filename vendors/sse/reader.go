@@ -63,9 +63,9 @@ type Reader struct {
 // NewReader returns a Reader for events up to MaxEventBytes.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, MaxEventBytes) }
 
-// NewReaderSize returns a Reader for events up to max bytes, field names included.
-func NewReaderSize(src io.Reader, max int) *Reader {
-	return &Reader{src: src, max: max, firstLine: true}
+// NewReaderSize returns a Reader for events up to most bytes, field names included.
+func NewReaderSize(src io.Reader, most int) *Reader {
+	return &Reader{src: src, max: most, firstLine: true}
 }
 
 // Next returns the next event that has data. Comments, blank lines and unknown fields are skipped.

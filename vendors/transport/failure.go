@@ -44,15 +44,13 @@ func KindOf(status int) vendors.Kind {
 
 // Failure is the error of a call that got no answer, or not all of it. ctx is the caller's.
 func Failure(ctx context.Context, vendor string, err error) *vendors.Error {
-	var known *vendors.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*vendors.Error](err); ok {
 		return known
 	}
 	if ctx.Err() != nil {
 		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Err: context.Cause(ctx)}
 	}
-	var wrapped *url.Error // holds the URL, whose query may be secret
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Message: plainly(err), Err: err}

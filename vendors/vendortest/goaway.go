@@ -33,7 +33,7 @@ const (
 
 var (
 	emptySettings = []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}
-	// last stream 0, no error
+	// last stream 0, no error.
 	goAwayFrame = []byte{0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 )
 
