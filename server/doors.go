@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/cors"
 
-	"github.com/ai-process/ktms/api/gen/grpc/health/v1/healthv1connect"
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
 	"github.com/ai-process/ktms/server/access"
 	"github.com/ai-process/ktms/server/caller"
@@ -32,12 +31,12 @@ func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv
 	ktmsv1connect.RegisterGatewayServiceHandler(rpc, data)
 	ktmsv1connect.RegisterAdminServiceHandler(rpc, control)
 	ktmsv1connect.RegisterNodeRegistryServiceHandler(rpc, ktmsv1connect.UnimplementedNodeRegistryServiceHandler{})
-	healthv1connect.RegisterHealthHandler(rpc, healthService{s.readiness})
-	grpcreflect.Register(rpc)
+	rpc.Register(healthService{s.readiness}.methods()...)
+	grpcreflect.Register(rpc, grpcreflect.WithDescriptorResolver(descriptors{}))
 	mux := http.NewServeMux()
 	connecthttp.Mount(mux, rpc, connecthttp.WithReadMaxBytes(int(s.options.MaxMessage)))
 
-	keyless := []string{"/" + healthv1connect.HealthName + "/"}
+	keyless := []string{"/" + healthName + "/"}
 	if !s.options.ReflectionRequiresKey {
 		keyless = append(keyless, "/"+grpcreflect.ReflectV1ServiceName+"/", "/"+grpcreflect.ReflectV1AlphaServiceName+"/")
 	}

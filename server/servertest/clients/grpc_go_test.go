@@ -97,6 +97,13 @@ func TestGRPCGo_HealthAndReflectionNeedNoKey(t *testing.T) {
 	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", health, err)
 	}
+	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if health, err := watch.Recv(); err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("watch: %v, %v", health, err)
+	}
 	reflection, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
