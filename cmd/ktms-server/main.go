@@ -86,7 +86,7 @@ func serve(ctx context.Context, cfg config, stderr io.Writer, ready func(*server
 	if cfg.BootstrapKey != "" && cfg.BootstrapKey != devAdminKey {
 		log.Warn("BOOTSTRAP_ADMIN_KEY is accepted as an admin key; unset it once a real admin key exists")
 	}
-	s, closeAll, err := assemble(ctx, cfg, log)
+	s, closeAll, err := assemble(ctx, cfg, log, stderr)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func dialects() map[string]vendors.Vendor {
 }
 
 // assemble opens the store, seeds it if asked to, and builds the server. closeAll releases what it opened.
-func assemble(ctx context.Context, cfg config, log *slog.Logger) (s *server.Server, closeAll func(), err error) {
+func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Writer) (s *server.Server, closeAll func(), err error) {
 	keyring, err := seal.ParseKeyring(cfg.EncryptionKeys)
 	if err != nil {
 		return nil, nil, fmt.Errorf("KTMS_ENCRYPTION_KEYS: %w", err)
@@ -49,7 +50,7 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger) (s *server.Serv
 	}()
 	speaking := dialects()
 	if cfg.AutoSeed {
-		if err := seed(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), log); err != nil {
+		if err := seed(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), stderr); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
 		}
 	}
