@@ -26,7 +26,15 @@ const usage = `usage: ktms-server        serve, configured by the environment (R
        ktms-server dev    serve on this machine alone, without any set-up
        ktms-server --version`
 
+// gcPercent replaces the runtime's 100, unless GOGC is set. The live heap is a few MiB, so at 100 the collector runs
+// every few dozen calls: at 400 a call takes a quarter less CPU and its p99 falls by more than half, for about 20 MiB
+// more under load (go run ./server/servertest/bench).
+const gcPercent = 400
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
