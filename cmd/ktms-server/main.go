@@ -36,8 +36,8 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ktms-server: "+indent(err.Error()))
 		os.Exit(1)
