@@ -3,15 +3,24 @@ package clients
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/ai-process/ktms/store/storetest"
 )
 
-func official(w *world, key string) openai.Client {
-	return openai.NewClient(option.WithBaseURL(w.HTTP+"/v1/"), option.WithAPIKey(key))
+// official is openai-go with its own retries switched off, which would hide how often the server itself tries.
+func official(base, key string, options ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(base + "/v1/"), option.WithAPIKey(key), option.WithMaxRetries(0)}, options...)...)
 }
 
 func ask(model, text string) openai.ChatCompletionNewParams {
@@ -26,132 +35,175 @@ func withTools(p openai.ChatCompletionNewParams) openai.ChatCompletionNewParams 
 	return p
 }
 
-func checkCalls(t *testing.T, calls []openai.ChatCompletionMessageToolCallUnion) {
+// accumulate reads a stream to its end with the SDK's own accumulator, which insists on one id and dense indexes.
+func accumulate(t *testing.T, s *ssestream.Stream[openai.ChatCompletionChunk]) openai.ChatCompletion {
 	t.Helper()
-	if len(calls) != 2 || calls[0].ID != "call_1" || calls[0].Function.Name != "weather" || calls[0].Function.Arguments != `{"city":"Paris"}` ||
-		calls[1].ID != "call_2" || calls[1].Function.Name != "time" || calls[1].Function.Arguments != "{}" {
-		t.Errorf("tool calls: %+v", calls)
+	defer s.Close()
+	var all openai.ChatCompletionAccumulator
+	for s.Next() {
+		if !all.AddChunk(s.Current()) {
+			t.Errorf("the accumulator refuses %s", s.Current().RawJSON())
+		}
+	}
+	if s.Err() != nil || len(all.Choices) != 1 {
+		t.Fatalf("a stream of %d choices, %v", len(all.Choices), s.Err())
+	}
+	return all.ChatCompletion
+}
+
+func checkCalls(t *testing.T, choice openai.ChatCompletionChoice) {
+	t.Helper()
+	var got []string
+	for _, c := range choice.Message.ToolCalls {
+		got = append(got, c.ID+" "+c.Type+" "+c.Function.Name+" "+c.Function.Arguments)
+	}
+	if want := []string{`call_1 function weather {"city":"Paris"}`, "call_2 function time {}"}; !slices.Equal(got, want) || choice.FinishReason != "tool_calls" {
+		t.Errorf("got %v and %q, want %v", got, choice.FinishReason, want)
 	}
 }
 
 func TestOpenAIGo_Unary(t *testing.T) {
 	w := start(t)
-	client := official(w, w.key)
-	r, err := client.Chat.Completions.New(t.Context(), ask("auto", "hi"))
-	if err != nil || r.Choices[0].Message.Content != "Hello from upstream." || r.Model != "good" || r.Usage.TotalTokens != 12 || r.Choices[0].FinishReason != "stop" {
-		t.Errorf("got %+v, %v", r, err)
+	client := official(w.HTTP, w.key)
+	var raw *http.Response
+	r, err := client.Chat.Completions.New(t.Context(), ask("auto", "hi"), option.WithResponseInto(&raw))
+	if err != nil {
+		t.Fatal(err)
 	}
-	list, err := client.Models.List(t.Context())
-	if err != nil || len(list.Data) != 2 {
-		t.Errorf("models: %+v, %v", list, err)
+	if r.Choices[0].Message.Content != hello || r.Choices[0].FinishReason != "stop" || r.Model != good || r.Usage.TotalTokens != total ||
+		!strings.HasPrefix(r.ID, "chatcmpl-") || raw.Header.Get("X-KTMS-Rule") != "all" {
+		t.Errorf("got %s with %v", r.RawJSON(), raw.Header)
 	}
-	if model, err := client.Models.Get(t.Context(), "good"); err != nil || model.ID != "good" {
+}
+
+func TestOpenAIGo_Models(t *testing.T) {
+	w := start(t)
+	client := official(w.HTTP, w.key)
+	pages := client.Models.ListAutoPaging(t.Context())
+	var ids []string
+	for pages.Next() {
+		ids = append(ids, pages.Current().ID)
+	}
+	if want := []string{dies, down, good, unreachable}; pages.Err() != nil || !slices.Equal(ids, want) {
+		t.Errorf("models: %v, %v, want %v", ids, pages.Err(), want)
+	}
+	if model, err := client.Models.Get(t.Context(), good); err != nil || model.ID != good || model.OwnedBy != "openai" {
 		t.Errorf("model: %+v, %v", model, err)
+	}
+	var failed *openai.Error
+	if _, err := client.Models.Get(t.Context(), "nope"); !errors.As(err, &failed) || failed.StatusCode != http.StatusNotFound || failed.Param != "model" {
+		t.Errorf("an unknown model: %v", err)
 	}
 }
 
 func TestOpenAIGo_Stream(t *testing.T) {
 	w := start(t)
-	client := official(w, w.key)
-	for _, usage := range []bool{false, true} {
-		params := ask("auto:high", "hi")
-		if usage {
+	client := official(w.HTTP, w.key)
+	for _, asked := range []bool{false, true} {
+		params, tokens := ask("auto:high", "hi"), int64(0)
+		if asked {
 			params.StreamOptions.IncludeUsage = openai.Bool(true)
+			tokens = total
 		}
-		stream := client.Chat.Completions.NewStreaming(t.Context(), params)
-		var all openai.ChatCompletionAccumulator
-		for stream.Next() {
-			if !all.AddChunk(stream.Current()) {
-				t.Errorf("the accumulator refuses %s", stream.Current().RawJSON())
-			}
-		}
-		want := int64(0)
-		if usage {
-			want = 12
-		}
-		if stream.Err() != nil || all.Choices[0].Message.Content != "Hello from upstream." || all.Choices[0].FinishReason != "stop" || all.Usage.TotalTokens != want {
-			t.Errorf("usage %v: %+v, %v", usage, all.ChatCompletion, stream.Err())
+		r := accumulate(t, client.Chat.Completions.NewStreaming(t.Context(), params))
+		if r.Choices[0].Message.Content != hello || r.Choices[0].FinishReason != "stop" || r.Usage.TotalTokens != tokens || r.Model != good {
+			t.Errorf("usage asked for: %v: got %+v", asked, r)
 		}
 	}
 }
 
 func TestOpenAIGo_Tools(t *testing.T) {
 	w := start(t)
-	client := official(w, w.key)
+	client := official(w.HTTP, w.key)
 	params := withTools(ask("auto", "weather and time?"))
 	r, err := client.Chat.Completions.New(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkCalls(t, r.Choices[0].Message.ToolCalls)
+	checkCalls(t, r.Choices[0])
+	streamed := accumulate(t, client.Chat.Completions.NewStreaming(t.Context(), params))
+	checkCalls(t, streamed.Choices[0])
 
-	stream := client.Chat.Completions.NewStreaming(t.Context(), params)
-	var all openai.ChatCompletionAccumulator
-	for stream.Next() {
-		all.AddChunk(stream.Current())
-	}
-	if stream.Err() != nil || all.Choices[0].FinishReason != "tool_calls" {
-		t.Fatalf("streamed: %+v, %v", all.ChatCompletion, stream.Err())
-	}
-	checkCalls(t, all.Choices[0].Message.ToolCalls)
-
-	params.Messages = append(params.Messages, r.Choices[0].Message.ToParam(), openai.ToolMessage("sunny", "call_1"), openai.ToolMessage("noon", "call_2"))
+	params.Messages = append(params.Messages, streamed.Choices[0].Message.ToParam(),
+		openai.ToolMessage("sunny", "call_1"), openai.ToolMessage("noon", "call_2"))
 	r, err = client.Chat.Completions.New(t.Context(), params)
-	if err != nil || r.Choices[0].Message.Content != "It is sunny, said the tool." {
+	if err != nil || r.Choices[0].Message.Content != toolsSaid {
 		t.Errorf("the second turn: %+v, %v", r, err)
+	}
+	if r := accumulate(t, client.Chat.Completions.NewStreaming(t.Context(), params)); r.Choices[0].Message.Content != toolsSaid {
+		t.Errorf("the second turn, streamed: %+v", r)
 	}
 }
 
 func TestOpenAIGo_StructuredOutput(t *testing.T) {
 	w := start(t)
-	client := official(w, w.key)
-	params := ask("good", "capital of France?")
+	client := official(w.HTTP, w.key)
+	params := ask(good, "capital of France?")
 	params.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
-		Name: "city", Strict: openai.Bool(true), Schema: map[string]any{"type": "object"}}}
+		Name: "city", Strict: openai.Bool(true), Schema: map[string]any{
+			"type": "object", "required": []string{"city"}, "additionalProperties": false,
+			"properties": map[string]any{"city": map[string]any{"type": "string"}}}}}
 	r, err := client.Chat.Completions.New(t.Context(), params)
-	if err != nil || r.Choices[0].Message.Content != `{"city":"Paris","population":2100000}` {
+	if err != nil || r.Choices[0].Message.Content != city {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
 
 func TestOpenAIGo_Errors(t *testing.T) {
 	w := start(t)
-	for _, test := range []struct {
-		name, key, model string
-		code             int
-		errorCode        string
-	}{
-		{"wrong key", "ktms_wrong", "auto", 401, "invalid_api_key"},
-		{"wrong scope", w.reader, "auto", 403, "insufficient_scope"},
-		{"unknown model", w.key, "nope", 404, "model_not_found"},
-		{"bad request", w.key, "auto:nonsense", 400, "bad_request"},
-		{"vendor down", w.key, "broken", 503, "vendors_unavailable"},
-	} {
-		client := openai.NewClient(option.WithBaseURL(w.HTTP+"/v1/"), option.WithAPIKey(test.key), option.WithMaxRetries(0))
-		before := w.vendor.calls.Load()
-		_, err := client.Chat.Completions.New(t.Context(), ask(test.model, "hi"))
-		var failed *openai.Error
-		if !errors.As(err, &failed) || failed.StatusCode != test.code || failed.Code != test.errorCode || failed.Message == "" {
-			t.Errorf("%s: got %v, want %d %s", test.name, err, test.code, test.errorCode)
-		}
-		if calls := w.vendor.calls.Load() - before; test.model == "broken" && calls != 2 {
-			t.Errorf("%s: the vendor saw %d calls, want the call and one retry", test.name, calls)
-		}
-		stream := client.Chat.Completions.NewStreaming(t.Context(), ask(test.model, "hi"))
-		for stream.Next() {
-			t.Errorf("%s: a chunk of a refused stream: %s", test.name, stream.Current().RawJSON())
-		}
-		if !errors.As(stream.Err(), &failed) || failed.StatusCode != test.code {
-			t.Errorf("%s, streamed: got %v, want %d", test.name, stream.Err(), test.code)
-		}
+	for _, want := range w.refusals() {
+		t.Run(want.name, func(t *testing.T) {
+			client, before := official(w.HTTP, want.key), w.vendor.seen(down)
+			_, err := client.Chat.Completions.New(t.Context(), ask(want.model, "hi"))
+			stream := client.Chat.Completions.NewStreaming(t.Context(), ask(want.model, "hi"))
+			for stream.Next() {
+				t.Errorf("a chunk of a refused stream: %s", stream.Current().RawJSON())
+			}
+			for _, err := range []error{err, stream.Err()} {
+				var failed *openai.Error
+				if !errors.As(err, &failed) || failed.StatusCode != want.status || failed.Code != want.code || failed.Message == "" || failed.Type == "" {
+					t.Errorf("got %v, want %d %s", err, want.status, want.code)
+				}
+			}
+			if calls := w.vendor.seen(down) - before; want.model == down && calls != 2*attemptsPerCall {
+				t.Errorf("the vendor saw %d calls, want %d", calls, 2*attemptsPerCall)
+			}
+		})
+	}
+}
+
+func TestOpenAIGo_RetriesAreItsOwnAndTheServersOne(t *testing.T) {
+	w := start(t)
+	var sent atomic.Int64
+	client := official(w.HTTP, w.key, option.WithMaxRetries(1), option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		sent.Add(1)
+		return next(r)
+	}))
+	_, err := client.Chat.Completions.New(t.Context(), ask(down, "hi"))
+	if err == nil || sent.Load() != 2 || w.vendor.seen(down) != 2*attemptsPerCall {
+		t.Errorf("%d requests, %d calls of the vendor (%v); want 2 and %d", sent.Load(), w.vendor.seen(down), err, 2*attemptsPerCall)
+	}
+}
+
+func TestOpenAIGo_ABrokenStreamIsAnError(t *testing.T) {
+	w := start(t)
+	client := official(w.HTTP, w.key)
+	stream := client.Chat.Completions.NewStreaming(t.Context(), ask(dies, "hi"))
+	text := ""
+	for stream.Next() {
+		text += stream.Current().Choices[0].Delta.Content
+	}
+	if stream.Err() == nil || !strings.Contains(stream.Err().Error(), "vendors_unavailable") || text != "Hel" {
+		t.Errorf("got %q and %v", text, stream.Err())
 	}
 }
 
 func TestOpenAIGo_Abort(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	client := official(w, w.key)
-	stream := client.Chat.Completions.NewStreaming(ctx, ask("auto", "for ever"))
+	defer cancel()
+	client := official(w.HTTP, w.key)
+	stream := client.Chat.Completions.NewStreaming(ctx, ask("auto", forEver))
 	for range 3 {
 		if !stream.Next() {
 			t.Fatal(stream.Err())
@@ -163,4 +215,5 @@ func TestOpenAIGo_Abort(t *testing.T) {
 	if err := stream.Err(); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	storetest.Eventually(t, 5*time.Second, "the vendor's stream ends", func() bool { return !w.vendor.streaming() })
 }
