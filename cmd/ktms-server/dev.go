@@ -40,6 +40,12 @@ func serveDev(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 				addr.variable, *addr.value)
 		}
 	}
+	for _, variable := range []string{"DATABASE_URL", "KTMS_ENCRYPTION_KEYS", "LLMPROXY_ENCRYPTION_KEYS"} {
+		if os.Getenv(variable) != "" {
+			fmt.Fprintf(stdout, "ktms-server dev: %s is ignored, dev keeps its data in %s/\n", variable, devDir)
+		}
+	}
+	cfg.LegacyKeys = ""
 	if err := prepareDevDir(&cfg); err != nil {
 		return err
 	}
@@ -66,7 +72,8 @@ func loopback(addr string) bool {
 }
 
 // prepareDevDir makes the folder, hidden from git, and a keyring that only its owner can read. The second start finds
-// both.
+// both. DATABASE_URL and KTMS_ENCRYPTION_KEYS do not count here: they may name another program's database, or
+// production's, and dev would put a key that everybody knows into it.
 func prepareDevDir(cfg *config) error {
 	if err := os.MkdirAll(devDir, 0o700); err != nil {
 		return err
@@ -77,12 +84,7 @@ func prepareDevDir(cfg *config) error {
 			return err
 		}
 	}
-	if cfg.DatabaseURL == "" {
-		cfg.DatabaseURL = "sqlite:" + filepath.Join(devDir, "ktms.db")
-	}
-	if cfg.EncryptionKeys != "" {
-		return nil
-	}
+	cfg.DatabaseURL = "sqlite:" + filepath.Join(devDir, "ktms.db")
 	path := filepath.Join(devDir, "keyring")
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -223,3 +223,20 @@ func TestDev_StaysOnLoopback(t *testing.T) {
 		}
 	}
 }
+
+func TestDev_NeverTouchesAnotherDatabase(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "production.db")
+	environment(t, with(map[string]string{"DATABASE_URL": "sqlite:" + other, "KTMS_ENCRYPTION_KEYS": testKeyring}))
+	t.Chdir(t.TempDir())
+	p := startDev(t, nil)
+	if _, err := os.Stat(other); err == nil {
+		t.Error("dev opened the database of DATABASE_URL")
+	}
+	if !strings.Contains(p.out.String(), "DATABASE_URL is ignored") {
+		t.Errorf("dev does not say so:\n%s", p.out)
+	}
+	keyring, err := os.ReadFile(filepath.Join(devDir, "keyring"))
+	if err != nil || strings.TrimSpace(string(keyring)) == testKeyring {
+		t.Errorf("dev took the keyring of the environment (%v)", err)
+	}
+}

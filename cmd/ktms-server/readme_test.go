@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ai-process/ktms/server/status"
 )
 
 // variable is one line of the process configuration.
@@ -26,6 +28,65 @@ func TestReadmeListsEveryVariable(t *testing.T) {
 func TestEnvExampleListsEveryVariable(t *testing.T) {
 	t.Parallel()
 	compareVariables(t, "env.example", variablesOfExample(t), variablesOfConfig(t))
+}
+
+// unlisted are reasons that no caller of this release receives: two belong to features to come, and who cancels a call
+// does not wait for its answer.
+var unlisted = []status.Reason{status.GuardrailViolation, status.RequestTooLarge, status.Canceled}
+
+// reasonRow is "| `reason`, `reason` | HTTP status | RPC code |".
+var reasonRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| ([0-9]{3}) \\| ([A-Z_]+) \\|")
+
+// TestReadmeListsEveryReason holds the table of errors in README.md to the error contract.
+func TestReadmeListsEveryReason(t *testing.T) {
+	t.Parallel()
+	listed := map[status.Reason]bool{}
+	for _, row := range reasonRow.FindAllStringSubmatch(readFile(t, "../../README.md"), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			reason := status.Reason(strings.Trim(name, "`"))
+			listed[reason] = true
+			refusal := status.New(reason, "no")
+			if code, _ := status.OpenAI(refusal); strconv.Itoa(code) != row[2] {
+				t.Errorf("README.md gives %s the HTTP status %s, the contract %d", reason, row[2], code)
+			}
+			if code := status.RPC(refusal).Code().String(); strings.ToUpper(code) != row[3] {
+				t.Errorf("README.md gives %s the RPC code %s, the contract %s", reason, row[3], code)
+			}
+		}
+	}
+	for _, reason := range reasonsOfContract(t) {
+		if listed[reason] == slices.Contains(unlisted, reason) {
+			t.Errorf("README.md lists %s: %t, want %t", reason, listed[reason], !listed[reason])
+		}
+	}
+}
+
+// reasonsOfContract reads the constants of the type Reason out of the source.
+func reasonsOfContract(t *testing.T) []status.Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../server/status/status.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []status.Reason
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, isValue := node.(*ast.ValueSpec)
+		if !isValue {
+			return true
+		}
+		if kind, named := spec.Type.(*ast.Ident); named && kind.Name == "Reason" {
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, status.Reason(text))
+		}
+		return false
+	})
+	if len(found) == 0 {
+		t.Fatal("server/status has no reasons")
+	}
+	return found
 }
 
 func compareVariables(t *testing.T, file string, have, want []variable) {
