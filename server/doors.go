@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
+	"connectrpc.com/connect/v2/connectproto"
 	connectcors "connectrpc.com/cors"
 	"connectrpc.com/grpcreflect/v2"
 	"github.com/google/uuid"
@@ -34,7 +35,8 @@ func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv
 	rpc.Register(healthService{s.readiness}.methods()...)
 	grpcreflect.Register(rpc, grpcreflect.WithDescriptorResolver(descriptors{}))
 	mux := http.NewServeMux()
-	connecthttp.Mount(mux, rpc, connecthttp.WithReadMaxBytes(int(s.options.MaxMessage)))
+	connecthttp.Mount(mux, rpc, connecthttp.WithReadMaxBytes(int(s.options.MaxMessage)),
+		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), strictJSON()))
 
 	keyless := []string{"/" + healthName + "/"}
 	if !s.options.ReflectionRequiresKey {
@@ -46,6 +48,14 @@ func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv
 	return s.newHTTPServer(s.identify(s.recovered(handler, func(w http.ResponseWriter, r *http.Request, err error) {
 		_ = errors.Write(w, r, status.RPC(err))
 	})))
+}
+
+// strictJSON refuses members that no message has. Ignoring them would turn one misspelt word into a rule without its
+// condition, or into an empty rule set.
+func strictJSON() *connectproto.JSONCodec {
+	codec := connectproto.NewJSONCodec()
+	codec.UnmarshalOptions.DiscardUnknown = false
+	return codec
 }
 
 func (s *Server) crossOrigin(next http.Handler) http.Handler {

@@ -101,7 +101,7 @@ func readConfig(dev bool) (config, error) {
 			wrong(`KTMS_ENCRYPTION_KEYS is required: make one with  echo "1:$(head -c 32 /dev/urandom | base64)"`)
 		}
 	}
-	if cfg.EncryptionKeys != "" {
+	if cfg.EncryptionKeys != "" && !dev {
 		if _, err := seal.ParseKeyring(cfg.EncryptionKeys); err != nil {
 			wrong("KTMS_ENCRYPTION_KEYS: %w", err)
 		}

@@ -135,7 +135,9 @@ func TestCompile_Mistakes(t *testing.T) {
 		{"a disabled catch-all", base(rule("r", 2, []string{"any"}, off), rule("l", 1, []string{"any"}, at(low)),
 			rule("m", 3, []string{"any"}, at(medium))),
 			[]string{"rules: no enabled rule catches every EFFORT_HIGH"}},
-		{"only disabled rules", base(rule("r", 2, []string{"any"}, when("a", "b"), off)), nil},
+		{"only disabled rules", base(rule("r", 2, []string{"any"}, when("a", "b"), off)),
+			[]string{"rules: no enabled rule catches every EFFORT_LOW", "rules: no enabled rule catches every EFFORT_MEDIUM",
+				"rules: no enabled rule catches every EFFORT_HIGH"}},
 		{"one catch-all for each", base(rule("l", 1, []string{"low"}, at(low)), rule("m", 3, []string{"low-medium"}, at(medium)),
 			rule("h", 2, []string{"any"}, at(high))), nil},
 		{"a catch-all without a model for high", base(rule("r", 2, []string{"low", "low-medium"})),
@@ -280,7 +282,6 @@ func TestTable_Lookups(t *testing.T) {
 	}{
 		{"nothing", &store.Config{}, false},
 		{"models alone", base(), false},
-		{"a disabled rule", base(rule("off", 2, []string{"any"}, func(r *ktmsv1.RuleSpec) { r.Enabled = false })), false},
 		{"both", base(fallback), true},
 	} {
 		if got := compile(t, test.cfg).Configured(); got != test.want {

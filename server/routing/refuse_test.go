@@ -144,7 +144,6 @@ func TestPlan_UnknownModelIsExplained(t *testing.T) {
 }
 
 func TestPlan_NotConfigured(t *testing.T) {
-	off := rule("off", 1, []string{"any"}, func(r *ktmsv1.RuleSpec) { r.Enabled = false })
 	for _, test := range []struct {
 		name  string
 		cfg   *store.Config
@@ -156,7 +155,6 @@ func TestPlan_NotConfigured(t *testing.T) {
 		{"nothing, with a model named", &store.Config{}, routing.Query{Model: "x"}, status.NotConfigured, "not_configured: no models"},
 		{"no rules", base(), routing.Query{Effort: low}, status.NotConfigured, "not_configured: no rules configured yet"},
 		{"no rules for speech", base(), routing.Query{Modality: routing.Speech}, status.NotConfigured, "not_configured: no rules"},
-		{"disabled rules", base(off), routing.Query{Effort: low}, status.NotConfigured, "not_configured: no rules configured yet, or none is enabled"},
 		{"no rules, with a model named", base(), routing.Query{Model: "any"}, "", ""},
 		{"no rules, with an unknown model named", base(), routing.Query{Model: "x"}, status.ModelNotFound, "model_not_found:"},
 		{"the request's own mistake first", &store.Config{}, routing.Query{}, status.BadRequest, "bad_request:"},

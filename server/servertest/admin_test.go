@@ -3,6 +3,7 @@ package servertest_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,16 @@ func TestAdmin_AnInvalidConfigurationNeverBecomesActive(t *testing.T) {
 	_, err = admin.ReplaceRules(ctx, &ktmsv1.ReplaceRulesRequest{Rules: []*ktmsv1.RuleSpec{
 		{Name: "a", Priority: 1, Effort: ktmsv1.Effort_EFFORT_LOW, Use: []string{"m"}, Enabled: true}}})
 	wantCode(t, "no catch-all", err, connect.CodeInvalidArgument, "EFFORT_MEDIUM", "EFFORT_HIGH")
+	_, err = admin.ReplaceRules(ctx, &ktmsv1.ReplaceRulesRequest{})
+	wantCode(t, "no rules at all", err, connect.CodeInvalidArgument, "rules")
+	_, err = admin.ReplaceRules(ctx, &ktmsv1.ReplaceRulesRequest{Rules: []*ktmsv1.RuleSpec{{Name: "off", Priority: 1, Use: []string{"m"}}}})
+	wantCode(t, "no enabled rule", err, connect.CodeInvalidArgument, "EFFORT_LOW")
+	for _, misspelt := range []string{`{"rule":[{"name":"a","priority":1,"use":["m"],"enabled":true}]}`,
+		`{"rules":[{"name":"a","priority":1,"use":["m"],"enabled":true},{"name":"b","priority":2,"use":["n"],"attribute":{"x":"y"},"enabled":true}]}`} {
+		if code, _, body := request(t, http.MethodPost, s.GRPC+"/ktms.v1.AdminService/ReplaceRules", servertest.AdminKey, misspelt); code != 400 {
+			t.Errorf("a misspelt member: %d %s", code, body)
+		}
+	}
 	_, err = admin.DeleteModel(ctx, &ktmsv1.DeleteModelRequest{Id: "m"})
 	wantCode(t, "a model in use", err, connect.CodeInvalidArgument, `"m"`)
 	_, err = admin.UpsertModel(ctx, &ktmsv1.UpsertModelRequest{Model: &ktmsv1.ModelSpec{Id: "az", Vendor: "azure", Enabled: true}})

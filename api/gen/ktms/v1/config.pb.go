@@ -1151,9 +1151,9 @@ const file_ktms_v1_config_proto_rawDesc = "" +
 	"\x12DeleteModelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x02id\"<\n" +
 	"\x13DeleteModelResponse\x12%\n" +
-	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"I\n" +
-	"\x13ReplaceRulesRequest\x122\n" +
-	"\x05rules\x18\x01 \x03(\v2\x11.ktms.v1.RuleSpecB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05rules\"f\n" +
+	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"K\n" +
+	"\x13ReplaceRulesRequest\x124\n" +
+	"\x05rules\x18\x01 \x03(\v2\x11.ktms.v1.RuleSpecB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x05rules\"f\n" +
 	"\x14ReplaceRulesResponse\x12'\n" +
 	"\x05rules\x18\x01 \x03(\v2\x11.ktms.v1.RuleSpecR\x05rules\x12%\n" +
 	"\x0econfig_version\x18\x02 \x01(\x03R\rconfigVersion\"\x12\n" +
