@@ -1,8 +1,10 @@
 package server
 
 import (
+	"io"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
@@ -22,6 +24,9 @@ import (
 
 // headerRequestID names the id that a response, its log lines and its usage events share.
 const headerRequestID = "X-KTMS-Request-Id"
+
+// writeStall is how long a client may take nothing of what is sent to it. Slow readers take something.
+const writeStall = time.Minute
 
 // corsMaxAge is how long a browser may remember a preflight, in seconds; browsers cap it at about this.
 const corsMaxAge = 7200
@@ -93,9 +98,57 @@ func (s *Server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.Must(uuid.NewV7()).String()
 		w.Header().Set(headerRequestID, id)
-		next.ServeHTTP(w, r.WithContext(caller.WithRequestID(r.Context(), id)))
+		s.bounded(next).ServeHTTP(w, r.WithContext(caller.WithRequestID(r.Context(), id)))
 	})
 }
+
+// bounded gives every body a time by which it must have come and every write one by which the client must have taken
+// it. Neither bounds the time that a model takes.
+func (s *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(s.options.APITimeout))
+			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+		}
+		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
+		_ = control.SetWriteDeadline(time.Time{}) // the connection serves other requests
+	})
+}
+
+// timedBody lifts the read deadline at the body's end: from there on, it would cut a long answer.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// timedWriter ends a response whose client has stopped reading, instead of holding a vendor's call open for it.
+type timedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (t *timedWriter) Write(p []byte) (int, error) {
+	_ = t.control.SetWriteDeadline(time.Now().Add(writeStall))
+	return t.ResponseWriter.Write(p)
+}
+
+// FlushError implements the flushing of http.ResponseController.
+func (t *timedWriter) FlushError() error { return t.control.Flush() }
+
+// Flush implements http.Flusher.
+func (t *timedWriter) Flush() { _ = t.control.Flush() }
+
+// Unwrap lets http.ResponseController reach the real writer.
+func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // recovered turns a panic into the door's internal error, or cuts the response if it has begun.
 func (s *Server) recovered(next http.Handler, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {

@@ -244,7 +244,7 @@ func (s *Server) metricsDoor() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}))
 	probes(mux, s.options.Version, s.readiness)
-	return s.newHTTPServer(mux)
+	return s.newHTTPServer(s.bounded(mux))
 }
 
 // newHTTPServer sets no write timeout: a stream may take as long as its model does.

@@ -3,6 +3,7 @@ package access
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect/v2/connecthttp"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -11,6 +12,14 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/status"
+)
+
+const (
+	// maxKeylessBody bounds what anybody may send: a health check or a reflection query is a few dozen bytes.
+	maxKeylessBody = 64 << 10
+	// refusedBody is how long the rest of a refused request is waited for, so that clients that write before they read
+	// still get to see why.
+	refusedBody = time.Second
 )
 
 // Doors decides what a request needs. A path that it does not know needs the scope admin: default deny.
@@ -68,6 +77,7 @@ func (a *Authenticator) Middleware(doors *Doors, next http.Handler) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, prefix := range doors.keyless {
 			if strings.HasPrefix(r.URL.Path, prefix) {
+				r.Body = http.MaxBytesReader(w, r.Body, maxKeylessBody)
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -99,6 +109,11 @@ func (d *Doors) allow(c *caller.Caller, path string) error {
 }
 
 func (d *Doors) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	// net/http reads what is left of a body before it sends the answer. A stranger's body may never come.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	if status.As(err).Reason == status.Unauthenticated {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="ktms"`)
 	}

@@ -71,6 +71,14 @@ func (a *Attempt) Alive() {
 	}
 }
 
+// Handing tells the watchdog that the vendor is not waited for: what it sent is on its way to the caller, whose pace is
+// not its fault. Alive ends it.
+func (a *Attempt) Handing() {
+	if a.watchdog != nil {
+		a.watchdog.Stop()
+	}
+}
+
 // Commit marks the first content that goes to the caller: from here on there is no fallback.
 func (a *Attempt) Commit() {
 	if !a.committed {

@@ -80,10 +80,11 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 			if err != nil {
 				return err
 			}
-			a.Alive()
+			a.Handing()
 			if err := out.take(event); err != nil {
 				return err
 			}
+			a.Alive()
 		}
 		return out.finish()
 	})

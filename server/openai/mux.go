@@ -2,6 +2,7 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -75,10 +76,8 @@ func writeError(w http.ResponseWriter, code int, errorCode, message string) {
 	_, _ = w.Write(body.AppendJSON(nil))
 }
 
-// readBody reads the whole body within the time and size that the settings allow.
+// readBody reads the whole body within the size that the settings allow; the server bounds the time.
 func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(h.Timeout)) // not every writer of a test has one
 	var body []byte
 	var err error
 	if r.ContentLength > h.MaxBody {
@@ -86,7 +85,6 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	} else {
 		body, err = readAll(http.MaxBytesReader(w, r.Body, h.MaxBody), r.ContentLength)
 	}
-	_ = deadline.SetReadDeadline(time.Time{}) // or a long answer would be cut when the deadline passes
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -98,14 +96,15 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	}
 }
 
-// readAll is io.ReadAll with the buffer sized by the announced length.
+// firstBuffer is the most that is set aside for a body before any of it has come: an announced length is only a claim.
+const firstBuffer = 1 << 20
+
+// readAll is io.ReadAll with the buffer sized by the announced length. It reads up to the end of the body.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
-	if announced <= 0 {
-		return io.ReadAll(r)
-	}
-	body := make([]byte, announced)
-	n, err := io.ReadFull(r, body)
-	return body[:n], err
+	var body bytes.Buffer
+	body.Grow(int(min(max(announced, 0), firstBuffer)) + bytes.MinRead)
+	_, err := body.ReadFrom(r)
+	return body.Bytes(), err
 }
 
 func (h *handler) listModels(w http.ResponseWriter, r *http.Request) {
