@@ -13,6 +13,7 @@ import (
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/vendors"
@@ -194,8 +195,11 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		} else {
 			o.Health.Unjudged(vendor, model)
 		}
-		o.Log.LogAttrs(ctx, levelOf(failed.Kind), "attempt failed", slog.String("vendor", vendor), slog.String("model", model),
-			slog.Int("attempt", attempt.Number), slog.Bool("committed", attempt.committed), slog.Any("error", failed))
+		o.Log.LogAttrs(ctx, levelOf(failed.Kind), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
+			slog.String("vendor", vendor), slog.String("model", model), slog.Int("attempt", attempt.Number),
+			slog.Bool("committed", attempt.committed), slog.String("kind", failed.Kind.String()),
+			// Not what the vendor said: vendors quote the prompt.
+			slog.Int("status", failed.Status), slog.Any("cause", failed.Err))
 		if verdict.Step == status.Stop || attempt.committed {
 			return true, refusal(ctx, failed)
 		}

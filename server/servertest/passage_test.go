@@ -242,7 +242,7 @@ func TestLogsHoldNeitherSecretsNorPrompts(t *testing.T) {
 	_, bad := record(t, says(401, echo))
 	_, garbled := record(t, says(200, `{"choices":[{"`+servertest.VendorKey))
 	_, good := record(t, says(200, okAnswer))
-	_, failing := record(t, says(500, servertest.VendorKey))
+	_, failing := record(t, says(500, `{"error":{"message":"cannot process `+prompt+` `+servertest.VendorKey+`"}}`))
 	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{servertest.Model("bad", bad), servertest.Model("garbled", garbled),
 		servertest.Model("refused", "http://127.0.0.1:1"), servertest.Model("nowhere", "http://ktms.invalid"), servertest.Model("failing", failing), servertest.Model("good", good)}})
 	for _, body := range []string{
