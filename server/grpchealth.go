@@ -137,7 +137,7 @@ func (h healthService) watch(ctx context.Context, _ connect.Spec, stream connect
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if last == notServing && h.readiness.Draining() {
+			if h.readiness.Draining() {
 				return connect.NewError(connect.CodeUnavailable, "shutting down") // or watchers would hold up the end
 			}
 		}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/ai-process/ktms/server/access"
 	"github.com/ai-process/ktms/store/seal"
 )
 
@@ -134,6 +136,9 @@ func readConfig(dev bool) (config, error) {
 			wrong("%s must not be negative", atLeastZero.name)
 		}
 	}
+	if cfg.SeedClientKey != "" && !strings.HasPrefix(cfg.SeedClientKey, access.KeyPrefix) {
+		wrong("SEED_CLIENT_KEY must start with %s", access.KeyPrefix)
+	}
 	for _, base := range []struct{ name, value string }{
 		{"OPENAI_BASE_URL", cfg.OpenAIURL}, {"GEMINI_BASE_URL", cfg.GeminiURL}, {"ANTHROPIC_BASE_URL", cfg.AnthropicURL},
 	} {
@@ -142,11 +147,20 @@ func readConfig(dev bool) (config, error) {
 		}
 	}
 	for _, u := range unbuilt {
-		if set := os.Getenv(u.name); u.guarded && set != "" && set != "false" {
+		if u.guarded && wanted(u.name) {
 			wrong("%s is set, but this release does not have that feature; unset it", u.name)
 		}
 	}
 	return cfg, errors.Join(mistakes...)
+}
+
+// wanted reports whether a variable asks for its feature: false in any spelling, and the spend limits' default, do not.
+func wanted(name string) bool {
+	set := os.Getenv(name)
+	if on, err := strconv.ParseBool(set); err == nil {
+		return on
+	}
+	return set != "" && !(name == "SPEND_LIMITS_FAIL_MODE" && set == "open")
 }
 
 // parseMistakes says in plain words which variables could not be read.

@@ -75,3 +75,18 @@ func TestReadConfig_EveryMistakeAtOnce(t *testing.T) {
 		t.Errorf("the password shows: %v", err)
 	}
 }
+
+func TestReadConfig_AnUnbuiltFeatureThatIsOffIsFine(t *testing.T) {
+	for variable, values := range map[string]map[string]bool{
+		"SPEND_LIMITS_FAIL_MODE": {"open": true, "closed": false},
+		"GUARDRAILS_ENABLED":     {"false": true, "0": true, "FALSE": true, "true": false, "1": false},
+		"SEED_CLIENT_KEY":        {"ktms_mine": true, "mine": false},
+	} {
+		for value, fine := range values {
+			environment(t, map[string]string{"DATABASE_URL": "sqlite:x", "KTMS_ENCRYPTION_KEYS": testKeyring, variable: value})
+			if _, err := readConfig(false); (err == nil) != fine {
+				t.Errorf("%s=%s: %v", variable, value, err)
+			}
+		}
+	}
+}

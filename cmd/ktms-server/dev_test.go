@@ -240,3 +240,17 @@ func TestDev_NeverTouchesAnotherDatabase(t *testing.T) {
 		t.Errorf("dev took the keyring of the environment (%v)", err)
 	}
 }
+
+func TestDev_PromisesNoKeyThatDoesNotWork(t *testing.T) {
+	environment(t, freePorts)
+	t.Chdir(t.TempDir())
+	startDev(t, nil).stop()
+	environment(t, with(map[string]string{"SEED_CLIENT_KEY": "ktms_another"}))
+	cfg, err := readConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serveDev(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "SEED_CLIENT_KEY") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -87,7 +87,7 @@ func serve(ctx context.Context, cfg config, stderr io.Writer, ready func(*server
 		log.Warn("LLMPROXY_ENCRYPTION_KEYS is deprecated, use KTMS_ENCRYPTION_KEYS")
 	}
 	for _, u := range unbuilt {
-		if set := os.Getenv(u.name); set != "" && set != "false" {
+		if wanted(u.name) {
 			log.Warn("a variable has no effect: this release does not have the feature", "variable", u.name)
 		}
 	}

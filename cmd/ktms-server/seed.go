@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -133,6 +134,9 @@ func seed(ctx context.Context, st store.Store, keyring *seal.Keyring, want *seed
 		if err != nil {
 			return err
 		}
+		if err := stillWorks(key, want); err != nil {
+			return err
+		}
 		cfg, err := tx.Config(ctx)
 		if err != nil {
 			return err
@@ -147,6 +151,17 @@ func seed(ctx context.Context, st store.Store, keyring *seal.Keyring, want *seed
 		fmt.Fprintf(stderr, "ktms-server: made up the client key %s, which is shown this once: %s\n", want.clientName, generated)
 	}
 	return err
+}
+
+// stillWorks refuses to promise a key that the store does not take.
+func stillWorks(key store.Key, want *seeding) error {
+	switch {
+	case !key.RevokedAt.IsZero():
+		return fmt.Errorf("the client key %q is revoked; set SEED_CLIENT_NAME to seed another", key.Name)
+	case want.clientKey != "" && key.Hash != sha256.Sum256([]byte(want.clientKey)):
+		return fmt.Errorf("the client key %q exists with another value than SEED_CLIENT_KEY; unset it, or set SEED_CLIENT_NAME to seed another", key.Name)
+	}
+	return nil
 }
 
 func seedVendorKeys(ctx context.Context, tx store.Tx, keyring *seal.Keyring, key store.Key, cfg *store.Config, want *seeding) error {

@@ -50,6 +50,12 @@ func (h *Handler) DeleteModel(ctx context.Context, req *ktmsv1.DeleteModelReques
 
 // ReplaceRules implements AdminService.
 func (h *Handler) ReplaceRules(ctx context.Context, req *ktmsv1.ReplaceRulesRequest) (*ktmsv1.ReplaceRulesResponse, error) {
+	for i, rule := range req.GetRules() {
+		if rule.GetShadowModel() != "" || rule.GetShadowPercentage() != 0 || rule.GetShadowEval() {
+			return nil, status.RPC(status.New(status.Unimplemented,
+				"rules[%d]: shadow traffic is not built in this release, so it is refused rather than stored", i))
+		}
+	}
 	version, err := h.changeChecked(ctx, req, func(ctx context.Context, tx store.Tx) error {
 		return tx.ReplaceRules(ctx, req.GetRules())
 	}, func(ctx context.Context, tx store.Tx) error {

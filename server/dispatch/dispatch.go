@@ -177,23 +177,24 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		w.left = nil
 	}
 	for retried := false; ; retried = true {
-		if !o.Health.Begin(vendor, model) {
+		turn, leave := o.Health.Begin(vendor, model)
+		if !leave {
 			// Another call took the one probe, or the first try of this one opened the circuit.
 			o.Metrics.rejections.WithLabelValues(vendor, model).Inc()
 			w.fail(c, status.VendorsUnavailable, "the circuit is open after repeated failures", 0)
 			w.leave(c, "circuit_open")
 			return false, nil
 		}
-		attempt, failed := w.attempt(ctx, c, try)
+		attempt, failed := w.attempt(ctx, c, turn, try)
 		if failed == nil {
-			o.Health.Succeeded(vendor, model)
+			o.Health.Succeeded(vendor, model, turn)
 			return true, nil
 		}
 		verdict := status.Judge(failed.Kind)
 		if verdict.Breaks {
-			o.Health.Failed(vendor, model)
+			o.Health.Failed(vendor, model, turn)
 		} else {
-			o.Health.Unjudged(vendor, model)
+			o.Health.Unjudged(vendor, model, turn)
 		}
 		o.Log.LogAttrs(ctx, levelOf(failed.Kind), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
 			slog.String("vendor", vendor), slog.String("model", model), slog.Int("attempt", attempt.Number),
@@ -209,6 +210,9 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			pausable(failed) && o.Health.Pause(vendor, c.Credential, model, wait)
 		if paused {
 			o.Metrics.cooldowns.WithLabelValues(vendor, model).Inc()
+		}
+		if wait > maxRetryWait && !o.Health.Pauses() {
+			wait = 0 // with pauses off, a long wait is treated as none asked for
 		}
 		if verdict.Step == status.RetryThenNext && !retried && wait <= maxRetryWait {
 			if !sleep(ctx, backoff(wait)) {
@@ -231,7 +235,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 func pausable(err *vendors.Error) bool { return err.Status == 429 || err.Status == 503 }
 
 // attempt makes one vendor call and measures it. A nil error is an answer.
-func (w *walk) attempt(ctx context.Context, c *routing.Candidate, try func(context.Context, *Attempt) error) (*Attempt, *vendors.Error) {
+func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, try func(context.Context, *Attempt) error) (*Attempt, *vendors.Error) {
 	o := &w.d.options
 	vendor, model := c.Spec.GetVendor(), c.Spec.GetId()
 	callCtx, cancel := context.WithCancelCause(ctx)
@@ -249,7 +253,7 @@ func (w *walk) attempt(ctx context.Context, c *routing.Candidate, try func(conte
 
 	defer func() {
 		if trouble := recover(); trouble != nil {
-			o.Health.Unjudged(vendor, model) // or a probe that panicked would keep the circuit half open for ever
+			o.Health.Unjudged(vendor, model, turn) // or a probe that panicked would keep the circuit half open for ever
 			panic(trouble)
 		}
 	}()

@@ -95,7 +95,7 @@ func TestWalk_WhatEachKindMeans(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(test.script, HealthOptions{Threshold: 5, Cooldown: time.Minute}, 0)
+				w := newWorld(test.script, HealthOptions{Threshold: 5, Cooldown: time.Minute, MaxPause: time.Minute}, 0)
 				outcome, err := w.Walk(t.Context(), plan("a", "b"), w.try)
 				got := status.Reason("")
 				if err != nil {
@@ -209,6 +209,13 @@ func TestWalk_NoPromiseWhenOneFailedOtherwise(t *testing.T) {
 	}
 }
 
+func TestWalk_WithPausesOffALongWaitIsRetriedOnce(t *testing.T) {
+	w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}}, HealthOptions{}, 0)
+	if _, err := w.Walk(t.Context(), plan("a", "b"), w.try); err != nil || strings.Join(w.tried, " ") != "a a" {
+		t.Errorf("got %v after %v, want the ordinary retry", err, w.tried)
+	}
+}
+
 func TestWalk_CountsFallbacks(t *testing.T) {
 	w := newWorld(script{"b": {failing(vendors.Denied)}}, HealthOptions{}, 0)
 	p := plan("a", "b", "c")
@@ -234,14 +241,25 @@ func TestHealth_BreakerOpensProbesAndCloses(t *testing.T) {
 			t.Fatalf("after %d attempts the circuit is open: %v", len(w.tried), w.health.CircuitOpen(vendors.OpenAI, "a"))
 		}
 		time.Sleep(30 * time.Second)
-		if !w.health.Begin(vendors.OpenAI, "a") || w.health.Begin(vendors.OpenAI, "a") {
+		probe, first := w.health.Begin(vendors.OpenAI, "a")
+		if _, second := w.health.Begin(vendors.OpenAI, "a"); !first || second {
 			t.Fatal("the cooldown must grant one probe and no second")
 		}
-		w.health.Failed(vendors.OpenAI, "a")
+		// Calls that began before the circuit opened end only now: they neither free the probe's place, nor close the
+		// circuit, nor prolong the cooldown.
+		w.health.Unjudged(vendors.OpenAI, "a", 0)
+		w.health.Failed(vendors.OpenAI, "a", 0)
+		w.health.Succeeded(vendors.OpenAI, "a", 0)
+		if _, second := w.health.Begin(vendors.OpenAI, "a"); second || !w.health.CircuitOpen(vendors.OpenAI, "a") {
+			t.Fatal("an old call's end let a second probe in")
+		}
+		w.health.Failed(vendors.OpenAI, "a", probe)
 		if !w.health.CircuitOpen(vendors.OpenAI, "a") {
 			t.Fatal("a failed probe must open the circuit again")
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(29 * time.Second)
+		w.health.Failed(vendors.OpenAI, "a", 0)
+		time.Sleep(time.Second)
 		w.script = nil
 		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
 			t.Fatalf("the probe: %v", err)
@@ -261,10 +279,11 @@ func TestHealth_AProbeThatPanicsOrIsGivenUpFreesItsPlace(t *testing.T) {
 			defer func() { _ = recover() }()
 			_, _ = w.Walk(t.Context(), plan("a"), func(context.Context, *Attempt) error { panic("a bug") })
 		}()
-		if !w.health.Begin(vendors.OpenAI, "a") {
+		turn, leave := w.health.Begin(vendors.OpenAI, "a")
+		if !leave {
 			t.Fatal("no probe after the one that panicked")
 		}
-		w.health.Unjudged(vendors.OpenAI, "a")
+		w.health.Unjudged(vendors.OpenAI, "a", turn)
 		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
 			t.Errorf("no probe after the one that was given up: %v", err)
 		}

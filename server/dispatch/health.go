@@ -49,6 +49,8 @@ type circuit struct {
 	state    CircuitState
 	failures int
 	openedAt time.Time
+	// turn counts the changes of state.
+	turn Turn
 }
 
 // NewHealth returns a Health in which everything is well.
@@ -98,34 +100,40 @@ func (h *Health) Paused(vendor, credential, model string) time.Duration {
 	return left
 }
 
+// Turn is a stretch of time in which a circuit kept its state. What an attempt of an earlier turn ends in says nothing
+// about this one.
+type Turn int
+
 // Begin asks leave for one attempt. After the cooldown it grants a single probe; the attempt's end must be reported
-// with Succeeded, Failed or Unjudged.
-func (h *Health) Begin(vendor, model string) bool {
+// with Succeeded, Failed or Unjudged, and its turn.
+func (h *Health) Begin(vendor, model string) (Turn, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.circuits[modelKey{vendor, model}]
-	if c == nil || c.state == Closed {
-		return true
-	}
-	if !h.admits(c) {
-		return false
+	switch {
+	case c == nil:
+		return 0, true
+	case c.state == Closed:
+		return c.turn, true
+	case !h.admits(c):
+		return 0, false
 	}
 	h.move(vendor, model, c, HalfOpen)
-	return true
+	return c.turn, true
 }
 
 // Succeeded closes the circuit.
-func (h *Health) Succeeded(vendor, model string) {
+func (h *Health) Succeeded(vendor, model string, turn Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.circuits[modelKey{vendor, model}]; c != nil {
+	if c := h.circuits[modelKey{vendor, model}]; c != nil && c.turn == turn {
+		c.failures = 0
 		h.move(vendor, model, c, Closed)
-		delete(h.circuits, modelKey{vendor, model})
 	}
 }
 
 // Failed counts a failure that is the vendor's fault.
-func (h *Health) Failed(vendor, model string) {
+func (h *Health) Failed(vendor, model string, turn Turn) {
 	if h.options.Threshold <= 0 {
 		return
 	}
@@ -137,6 +145,9 @@ func (h *Health) Failed(vendor, model string) {
 		c = &circuit{}
 		h.circuits[key] = c
 	}
+	if c.turn != turn {
+		return
+	}
 	c.failures++
 	if c.state == HalfOpen || c.failures >= h.options.Threshold {
 		c.openedAt = h.options.Now()
@@ -146,13 +157,16 @@ func (h *Health) Failed(vendor, model string) {
 
 // Unjudged ends an attempt that says nothing about the vendor, such as one that the caller gave up. A probe of that
 // kind leaves the circuit open for the next probe.
-func (h *Health) Unjudged(vendor, model string) {
+func (h *Health) Unjudged(vendor, model string, turn Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.circuits[modelKey{vendor, model}]; c != nil && c.state == HalfOpen {
+	if c := h.circuits[modelKey{vendor, model}]; c != nil && c.turn == turn && c.state == HalfOpen {
 		h.move(vendor, model, c, Open) // openedAt stays, so the next call may probe at once
 	}
 }
+
+// Pauses reports whether vendors may start pauses at all.
+func (h *Health) Pauses() bool { return h.options.MaxPause > 0 }
 
 // Pause keeps a credential away from a model. It reports whether a pause began.
 func (h *Health) Pause(vendor, credential, model string, wait time.Duration) bool {
@@ -170,5 +184,6 @@ func (h *Health) move(vendor, model string, c *circuit, to CircuitState) {
 	if c.state != to {
 		h.options.Changed(vendor, model, c.state, to)
 		c.state = to
+		c.turn++
 	}
 }

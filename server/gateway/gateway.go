@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/dispatch"
@@ -36,9 +38,16 @@ type Service struct{ options Options }
 // New returns a Service.
 func New(options Options) *Service { return &Service{options} }
 
-// ListModels returns the models that the caller can use, by id.
+// ListModels returns the models that the caller can use, by id, without where they are: endpoints are the operator's.
 func (s *Service) ListModels(c *caller.Caller) []*ktmsv1.ModelSpec {
-	return s.options.Table().Models(c)
+	models := s.options.Table().Models(c)
+	for i, m := range models {
+		if m.GetEndpoint() != "" {
+			models[i] = proto.CloneOf(m)
+			models[i].Endpoint = ""
+		}
+	}
+	return models
 }
 
 // Head is what a stream says once, together with its first content: what becomes headers.

@@ -3,6 +3,7 @@ package servertest_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -408,5 +409,30 @@ func TestAdmin_ModelsSurviveTheStore(t *testing.T) {
 	}
 	if got := list.GetModels(); len(got) != 1 || protojson.Format(got[0]) != protojson.Format(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAdmin_WhatCouldOnlyHarmIsRefused(t *testing.T) {
+	s := servertest.Start(t, servertest.Defaults(t))
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{servertest.Model("m", "http://127.0.0.1:1")}})
+	for _, price := range []float64{math.Inf(1), math.NaN(), -1, 1e9} {
+		spec := servertest.Model("m", "http://127.0.0.1:1")
+		spec.PriceInPerMtok = price
+		_, err := s.Admin.UpsertModel(t.Context(), &ktmsv1.UpsertModelRequest{Model: spec})
+		wantCode(t, fmt.Sprint("a price of ", price), err, connect.CodeInvalidArgument, "price_in_per_mtok")
+	}
+	for _, plain := range []string{"", "sk\r\nX: 1", "sk-1\n", " sk-1", "sk-ключ"} {
+		_, err := s.Admin.SetVendorKey(t.Context(), &ktmsv1.SetVendorKeyRequest{ApiKeyName: "client", Vendor: "openai", PlainKey: plain})
+		wantCode(t, fmt.Sprintf("the credential %q", plain), err, connect.CodeInvalidArgument, "plain_key")
+	}
+	_, err := s.Admin.ReplaceRules(t.Context(), &ktmsv1.ReplaceRulesRequest{Rules: []*ktmsv1.RuleSpec{
+		{Name: "a", Priority: 1, Use: []string{"m"}, ShadowModel: "m", ShadowPercentage: 5, Enabled: true}}})
+	wantCode(t, "shadow traffic", err, connect.CodeUnimplemented, "rules[0]")
+	list, err := ktmsv1connect.NewGatewayServiceClient(s.Client(t, key)).ListModels(t.Context(), &ktmsv1.ListModelsRequest{})
+	if err != nil || len(list.GetModels()) != 1 || list.GetModels()[0].GetEndpoint() != "" {
+		t.Errorf("a client must not see where a model is: %v, %v", list, err)
+	}
+	if all, err := s.Admin.ListModels(t.Context(), &ktmsv1.AdminServiceListModelsRequest{}); err != nil || all.GetModels()[0].GetEndpoint() == "" {
+		t.Errorf("an admin must: %v, %v", all, err)
 	}
 }

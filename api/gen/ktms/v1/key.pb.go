@@ -744,7 +744,8 @@ type SetVendorKeyRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApiKeyName string                 `protobuf:"bytes,1,opt,name=api_key_name,json=apiKeyName,proto3" json:"api_key_name,omitempty"`
 	Vendor     string                 `protobuf:"bytes,2,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	// The vendor's key. Never logged and never returned.
+	// The vendor's key: printable ASCII without surrounding blanks, since it travels in a header. Never logged and never
+	// returned.
 	PlainKey      string `protobuf:"bytes,3,opt,name=plain_key,json=plainKey,proto3" json:"plain_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1223,12 +1224,12 @@ const file_ktms_v1_key_proto_rawDesc = "" +
 	"\vkey_version\x18\x04 \x01(\x05R\n" +
 	"keyVersion\x129\n" +
 	"\n" +
-	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xe8\x01\n" +
+	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xfd\x01\n" +
 	"\x13SetVendorKeyRequest\x12)\n" +
 	"\fapi_key_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\n" +
 	"apiKeyName\x12z\n" +
-	"\x06vendor\x18\x02 \x01(\tBb\xbaH_r]R\x06openaiR\tanthropicR\x06googleR\bdeepseekR\x04groqR\amistralR\x05azureR\abedrockR\x06ollamaR\btypesafeR\x05localR\x06vendor\x12*\n" +
-	"\tplain_key\x18\x03 \x01(\tB\r\xbaH\ar\x05\x10\x01\x18\x80@\x80\x01\x01R\bplainKey\"t\n" +
+	"\x06vendor\x18\x02 \x01(\tBb\xbaH_r]R\x06openaiR\tanthropicR\x06googleR\bdeepseekR\x04groqR\amistralR\x05azureR\abedrockR\x06ollamaR\btypesafeR\x05localR\x06vendor\x12?\n" +
+	"\tplain_key\x18\x03 \x01(\tB\"\xbaH\x1cr\x1a\x18\x80@2\x15^[!-~]([ -~]*[!-~])?$\x80\x01\x01R\bplainKey\"t\n" +
 	"\x14SetVendorKeyResponse\x125\n" +
 	"\n" +
 	"vendor_key\x18\x01 \x01(\v2\x16.ktms.v1.VendorKeyInfoR\tvendorKey\x12%\n" +
