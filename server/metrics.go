@@ -9,6 +9,7 @@ import (
 
 // Dependencies whose failed calls are counted.
 const (
+	// DependencyPostgres is the database, an SQLite file too: alerts know one name for it.
 	DependencyPostgres = "postgres"
 	DependencyKeyring  = "keyring"
 )
@@ -33,7 +34,9 @@ func NewMetrics() *Metrics {
 		}, []string{"header"}),
 	}
 	// Exported at 0 from the start, so that increase() sees the first failure after a restart.
-	m.dependencies.WithLabelValues(DependencyPostgres, "key_check")
+	for _, operation := range []string{"key_check", "admin", "config", "ping"} {
+		m.dependencies.WithLabelValues(DependencyPostgres, operation)
+	}
 	m.dependencies.WithLabelValues(DependencyKeyring, "open")
 	m.Registry.MustRegister(m.dependencies, m.legacy,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

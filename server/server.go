@@ -97,6 +97,9 @@ type door struct {
 
 // New builds a server and loads the configuration. Nothing listens yet.
 func New(ctx context.Context, options Options) (*Server, error) {
+	options.Store = countedStore{options.Store, func(operation string) {
+		options.Metrics.DependencyFailed(DependencyPostgres, operation)
+	}}
 	s := &Server{options: options}
 	s.live = routing.NewLive(routing.Options{
 		Store: options.Store, Open: s.openVendorKey, Log: options.Log,
@@ -112,7 +115,6 @@ func New(ctx context.Context, options Options) (*Server, error) {
 	s.keys = access.New(access.Options{
 		Keys: options.Store, SeenUpTo: options.Store.Feed().SeenUpTo, BootstrapKey: options.BootstrapKey,
 		StaleIfError: options.StaleIfError, Timeout: options.StoreTimeout, Log: options.Log,
-		OutageCounted: func() { options.Metrics.DependencyFailed(DependencyPostgres, "key_check") },
 	})
 	s.readiness = &Readiness{Ping: options.Store.Ping, Timeout: options.StoreTimeout, Grace: options.StaleIfError}
 
@@ -123,13 +125,14 @@ func New(ctx context.Context, options Options) (*Server, error) {
 	breaker := options.Breaker
 	breaker.Changed = options.Metrics.Dispatch.CircuitChanged
 	health := dispatch.NewHealth(breaker)
+	seen := view{health, options.Vendors}
 	service := gateway.New(gateway.Options{
-		Table: s.live.Table, View: health, Vendors: options.Vendors, Validator: validator, Log: options.Log,
+		Table: s.live.Table, View: seen, Vendors: options.Vendors, Validator: validator, Log: options.Log,
 		Dispatcher: dispatch.New(dispatch.Options{Health: health, Metrics: options.Metrics.Dispatch, Log: options.Log,
 			Timeout: options.UpstreamTimeout}),
 	})
 	control := admin.New(admin.Options{Store: options.Store, Sealer: options.Sealer, Applied: s.apply, Table: s.live.Table,
-		View: health, Validator: validator, Log: options.Log})
+		View: seen, Validator: validator, Log: options.Log})
 
 	s.doors = []*door{
 		{name: "grpc", addr: options.GRPCAddr, server: s.rpcDoor(gateway.NewHandler(service), control)},
@@ -140,6 +143,15 @@ func New(ctx context.Context, options Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// view is what routing sees of the moment.
+type view struct {
+	*dispatch.Health
+	speaking map[string]vendors.Vendor
+}
+
+// Speaks implements routing.View.
+func (v view) Speaks(vendor string) bool { return v.speaking[vendor] != nil }
 
 // hotMessages are compiled at start, so that the first calls do not pay for it.
 func hotMessages() []proto.Message { return []proto.Message{&ktmsv1.GenerateTextRequest{}} }

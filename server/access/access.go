@@ -50,8 +50,6 @@ type Options struct {
 	StaleIfError time.Duration
 	// Timeout bounds one key check at the database.
 	Timeout time.Duration
-	// OutageCounted is told of every failed check.
-	OutageCounted func()
 	Log           *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -182,7 +180,6 @@ func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte) (*call
 	key, err := a.options.Keys.KeyByHash(ctx, hash)
 	missing := errors.Is(err, store.ErrNotFound)
 	if err != nil && !missing {
-		a.options.OutageCounted()
 		a.options.Log.Error("key check failed", "error", err)
 		a.mu.Lock()
 		a.askAgain = a.options.Now().Add(outagePause)

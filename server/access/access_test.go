@@ -84,7 +84,7 @@ func newWorld(t *testing.T, stale time.Duration) *world {
 	w.seen = w.now
 	w.Authenticator = New(Options{
 		Keys: w.db, SeenUpTo: func() time.Time { return w.seen }, BootstrapKey: "boot", StaleIfError: stale,
-		Timeout: time.Second, OutageCounted: func() {}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Timeout: time.Second, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	})
 	return w
 }

@@ -40,12 +40,16 @@ func New(options Options) *Service { return &Service{options} }
 
 // ListModels returns the models that the caller can use, by id, without where they are: endpoints are the operator's.
 func (s *Service) ListModels(c *caller.Caller) []*ktmsv1.ModelSpec {
-	models := s.options.Table().Models(c)
-	for i, m := range models {
-		if m.GetEndpoint() != "" {
-			models[i] = proto.CloneOf(m)
-			models[i].Endpoint = ""
+	var models []*ktmsv1.ModelSpec
+	for _, m := range s.options.Table().Models(c) {
+		if !s.options.View.Speaks(m.GetVendor()) {
+			continue
 		}
+		if m.GetEndpoint() != "" {
+			m = proto.CloneOf(m)
+			m.Endpoint = ""
+		}
+		models = append(models, m)
 	}
 	return models
 }

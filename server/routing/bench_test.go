@@ -32,6 +32,7 @@ func manyRules(n int) *store.Config {
 // calm is a View that costs next to nothing.
 type calm struct{}
 
+func (calm) Speaks(string) bool                  { return true }
 func (calm) CircuitOpen(_, _ string) bool        { return false }
 func (calm) Paused(_, _, _ string) time.Duration { return 0 }
 

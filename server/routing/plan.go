@@ -204,6 +204,9 @@ func health(m *model, credential string, v View) (Drop, string, time.Duration) {
 	if v == nil {
 		return Kept, "", 0
 	}
+	if !v.Speaks(m.target.Vendor) {
+		return DropUnspoken, "is of a vendor that this release does not speak to", 0
+	}
 	if v.CircuitOpen(m.target.Vendor, m.target.Model) {
 		return DropCircuitOpen, "has an open circuit after repeated failures", 0
 	}

@@ -60,7 +60,7 @@ func stage(d Drop) int {
 		return stageTeamPolicy
 	case DropNoVendorKey:
 		return stageVendorKey
-	case DropEffort, DropCapability, DropPlacement:
+	case DropEffort, DropCapability, DropPlacement, DropUnspoken:
 		return stageAbility
 	case DropContext:
 		return stageContext

@@ -88,6 +88,8 @@ type Query struct {
 type View interface {
 	// CircuitOpen reports whether the breaker keeps calls away from the vendor's model.
 	CircuitOpen(vendor, model string) bool
+	// Speaks reports whether this release has a dialect for the vendor.
+	Speaks(vendor string) bool
 	// Paused returns how long the vendor asked this credential to wait with this model; 0 = not at all.
 	Paused(vendor, credential, model string) time.Duration
 }
@@ -107,6 +109,7 @@ const (
 	DropCapability   Drop = "capability"
 	DropPlacement    Drop = "placement"
 	DropContext      Drop = "context_length"
+	DropUnspoken     Drop = "vendor_not_spoken"
 	DropCircuitOpen  Drop = "circuit_open"
 	DropVendorPaused Drop = "vendor_paused"
 )

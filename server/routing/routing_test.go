@@ -2,6 +2,7 @@ package routing_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,9 +115,12 @@ func compile(t testing.TB, cfg *store.Config) *routing.Table {
 
 // view is a View from two lists.
 type view struct {
-	open   []string // vendor/model
-	paused map[string]time.Duration
+	open     []string // vendor/model
+	unspoken []string
+	paused   map[string]time.Duration
 }
+
+func (v view) Speaks(vendor string) bool { return !slices.Contains(v.unspoken, vendor) }
 
 func (v view) CircuitOpen(vendor, model string) bool {
 	for _, o := range v.open {

@@ -266,12 +266,19 @@ func TestAdmin_ExplainRouteSaysWhyEachModelIsDropped(t *testing.T) {
 	seeing := servertest.Model("seeing", "http://127.0.0.1:1")
 	seeing.Capabilities = []string{"vision"}
 	s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{off, blind, seeing}})
+	unspoken := &ktmsv1.ModelSpec{Id: "unspoken", Vendor: "bedrock", Enabled: true, Capabilities: []string{"vision"}}
+	if _, err := s.Admin.UpsertModel(ctx, &ktmsv1.UpsertModelRequest{Model: unspoken}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admin.SetVendorKey(ctx, &ktmsv1.SetVendorKeyRequest{ApiKeyName: "client", Vendor: "bedrock", PlainKey: "id:secret"}); err != nil {
+		t.Fatal(err)
+	}
 	keyless := &ktmsv1.ModelSpec{Id: "keyless", Vendor: "groq", Enabled: true}
 	if _, err := s.Admin.UpsertModel(ctx, &ktmsv1.UpsertModelRequest{Model: keyless}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Admin.ReplaceRules(ctx, &ktmsv1.ReplaceRulesRequest{Rules: []*ktmsv1.RuleSpec{
-		{Name: "all", Priority: 1, Use: []string{"off", "keyless", "blind", "seeing"}, Enabled: true}}}); err != nil {
+		{Name: "all", Priority: 1, Use: []string{"off", "unspoken", "keyless", "blind", "seeing"}, Enabled: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Admin.ExplainRoute(ctx, &ktmsv1.ExplainRouteRequest{ApiKeyName: "client", Effort: ktmsv1.Effort_EFFORT_HIGH, Needs: []string{"vision"}})
@@ -282,7 +289,7 @@ func TestAdmin_ExplainRouteSaysWhyEachModelIsDropped(t *testing.T) {
 	for _, c := range r.GetCandidates() {
 		got = append(got, c.GetModel()+":"+c.GetReason())
 	}
-	if want := []string{"off:disabled", "keyless:no_vendor_key", "blind:capability", "seeing:"}; !slices.Equal(got, want) {
+	if want := []string{"off:disabled", "unspoken:vendor_not_spoken", "keyless:no_vendor_key", "blind:capability", "seeing:"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	r, err = s.Admin.ExplainRoute(ctx, &ktmsv1.ExplainRouteRequest{ApiKeyName: "client", AutoRoute: true, Placement: "nodes_only"})

@@ -815,7 +815,7 @@ type RouteCandidate struct {
 	Vendor string                 `protobuf:"bytes,2,opt,name=vendor,proto3" json:"vendor,omitempty"`
 	Kept   bool                   `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	// Why the model was dropped: disabled, unknown_model, no_vendor_key, key_policy, team_policy, capability, effort,
-	// placement, context_length, circuit_open, vendor_paused, no_node.
+	// placement, context_length, vendor_not_spoken, circuit_open, vendor_paused, no_node.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in a sentence.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
