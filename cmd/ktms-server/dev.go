@@ -116,3 +116,19 @@ Try it:
 
 `, devDir, s.Addr("http"), s.Addr("grpc"), cfg.SeedClientKey, cfg.BootstrapKey)
 }
+
+// imprintFile remembers what dev seeded last, so that a later start can tell its own models and rules from an
+// operator's.
+func imprintFile() string { return filepath.Join(devDir, "seeded") }
+
+func readImprint() string {
+	content, err := os.ReadFile(imprintFile())
+	if err != nil {
+		return "" // nothing was seeded, or nobody knows: hands off
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func writeImprint(imprint string) error {
+	return os.WriteFile(imprintFile(), []byte(imprint+"\n"), 0o600)
+}

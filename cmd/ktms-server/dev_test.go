@@ -254,3 +254,46 @@ func TestDev_PromisesNoKeyThatDoesNotWork(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestDev_OneEditMakesTheRoutingTheOperators(t *testing.T) {
+	serveModels := func(list string) place {
+		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/models" {
+				_, _ = io.WriteString(w, `{"data":[`+list+`]}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"local"},"finish_reason":"stop"}]}`)
+		}))
+		t.Cleanup(engine.Close)
+		return place{"Ollama", engine.URL + "/v1"}
+	}
+	answers := func(p *program) string {
+		_, _, text := post(t, p.base+"/v1/chat/completions", devClientKey, hello)
+		var answer struct{ Model string }
+		_ = json.Unmarshal([]byte(text), &answer)
+		return answer.Model
+	}
+	environment(t, freePorts)
+	t.Chdir(t.TempDir())
+	first := startDev(t, nil)
+	if got := answers(first); got != "demo-echo" {
+		t.Fatalf("with nothing: %q", got)
+	}
+	first.stop()
+	second := startDev(t, []place{serveModels(`{"id":"new"}`)}) // untouched, so dev follows what the machine offers
+	if got := answers(second); got != "new" {
+		t.Errorf("with an engine that came: %q", got)
+	}
+	grpc := regexp.MustCompile(`Connect (\S+)`).FindStringSubmatch(second.out.String())[1]
+	edit := `{"rules":[{"name":"seed-low","priority":1,"effort":"EFFORT_LOW","use":["demo-echo"],"enabled":true},
+		{"name":"seed-medium","priority":2,"effort":"EFFORT_MEDIUM","use":["demo-echo"],"enabled":true},
+		{"name":"seed-high","priority":3,"effort":"EFFORT_HIGH","use":["demo-echo"],"enabled":true}]}`
+	if code, _, text := post(t, "http://"+grpc+"/ktms.v1.AdminService/ReplaceRules", devAdminKey, edit); code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	second.stop()
+	third := startDev(t, []place{serveModels(`{"id":"newer"}`)}) // the names are dev's own, the rules no longer
+	if got := answers(third); got != "demo-echo" {
+		t.Errorf("the operator's edit is gone: %q", got)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,8 +22,7 @@ import (
 	"github.com/ai-process/ktms/vendors"
 )
 
-// seedRule starts the names of rules that seeding keeps in step. As soon as an operator replaces the rules by others,
-// seeding leaves them alone.
+// seedRule starts the names of seeded rules.
 const seedRule = "seed-"
 
 // vendorSeed is what the environment says of one vendor.
@@ -38,6 +38,8 @@ type seeding struct {
 	// models are inserted where they are missing; chains are the rules over them, per effort.
 	models []*ktmsv1.ModelSpec
 	chains map[ktmsv1.Effort][]string
+	// left is the imprint of what an earlier start of dev seeded, leaves that of what this one did; empty for nothing.
+	left, leaves string
 }
 
 // seedPlan decides what to seed: the vendors whose keys are given, in dev also what this machine serves, and the
@@ -179,36 +181,18 @@ func seedVendorKeys(ctx context.Context, tx store.Tx, keyring *seal.Keyring, key
 	return nil
 }
 
+// seedRouting puts models and rules into a store that has none, or whose models and rules are exactly what an earlier
+// start of dev left there. One change by an operator, and they are the operator's.
 func seedRouting(ctx context.Context, tx store.Tx, cfg *store.Config, want *seeding) error {
-	for _, rule := range cfg.Rules {
-		if !strings.HasPrefix(rule.GetName(), seedRule) {
-			return nil // an operator's own rules
-		}
-	}
-	if len(cfg.Rules) == 0 && len(cfg.Models) > 0 {
-		return nil // an operator is setting models up by hand
-	}
-	known := map[string]*ktmsv1.ModelSpec{}
-	for _, m := range cfg.Models {
-		known[m.GetId()] = m
+	configured := len(cfg.Models) > 0 || len(cfg.Rules) > 0
+	rules := want.rules()
+	if configured && (want.left == "" || want.left != imprint(cfg)) || len(rules) == 0 {
+		return nil
 	}
 	for _, m := range want.models {
-		if old := known[m.GetId()]; old != nil {
-			if old.GetVendor() != m.GetVendor() || old.GetEndpoint() == m.GetEndpoint() {
-				continue
-			}
-			// The environment moved the endpoint; what an operator changed of the rest stays.
-			moved := proto.CloneOf(old)
-			moved.Endpoint = m.GetEndpoint()
-			m = moved
-		}
 		if err := tx.PutModel(ctx, m); err != nil {
 			return err
 		}
-	}
-	rules := want.rules()
-	if len(rules) == 0 || sameRules(cfg.Rules, rules) {
-		return nil
 	}
 	if err := tx.ReplaceRules(ctx, rules); err != nil {
 		return err
@@ -217,20 +201,25 @@ func seedRouting(ctx context.Context, tx store.Tx, cfg *store.Config, want *seed
 	if err != nil {
 		return err
 	}
+	want.leaves = imprint(after)
 	_, err = routing.Compile(after, nil)
 	return err
 }
 
-func sameRules(have, want []*ktmsv1.RuleSpec) bool {
-	if len(have) != len(want) {
-		return false
+// imprint identifies a state of models and rules.
+func imprint(cfg *store.Config) string {
+	sum := sha256.New()
+	exact := proto.MarshalOptions{Deterministic: true}
+	add := func(m proto.Message) {
+		text, _ := exact.Marshal(m) // messages read from a store can be written
+		_, _ = fmt.Fprintf(sum, "%d:", len(text))
+		_, _ = sum.Write(text)
 	}
-	for _, w := range want {
-		if !slices.ContainsFunc(have, func(h *ktmsv1.RuleSpec) bool {
-			return h.GetName() == w.GetName() && slices.Equal(h.GetUse(), w.GetUse())
-		}) {
-			return false
-		}
+	for _, m := range cfg.Models {
+		add(m)
 	}
-	return true
+	for _, r := range cfg.Rules {
+		add(r)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

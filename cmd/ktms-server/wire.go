@@ -50,8 +50,17 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 	}()
 	speaking := dialects()
 	if cfg.AutoSeed {
-		if err := seed(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), stderr); err != nil {
+		want := seedPlan(ctx, cfg, speaking, log)
+		if cfg.dev {
+			want.left = readImprint()
+		}
+		if err := seed(ctx, st, keyring, want, stderr); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
+		}
+		if cfg.dev && want.leaves != "" {
+			if err := writeImprint(want.leaves); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	breaker := dispatch.HealthOptions{Threshold: cfg.BreakerThreshold, Cooldown: cfg.BreakerCooldown, MaxPause: cfg.MaxPause}
