@@ -50,17 +50,8 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 	}()
 	speaking := dialects()
 	if cfg.AutoSeed {
-		want := seedPlan(ctx, cfg, speaking, log)
-		if cfg.dev {
-			want.left = readImprint()
-		}
-		if err := seed(ctx, st, keyring, want, stderr); err != nil {
+		if err := seedStore(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), cfg.dev, stderr); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
-		}
-		if cfg.dev && want.leaves != "" {
-			if err := writeImprint(want.leaves); err != nil {
-				return nil, nil, err
-			}
 		}
 	}
 	breaker := dispatch.HealthOptions{Threshold: cfg.BreakerThreshold, Cooldown: cfg.BreakerCooldown, MaxPause: cfg.MaxPause}
@@ -103,4 +94,18 @@ func openStore(ctx context.Context, cfg config, log *slog.Logger) (store.Store, 
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return st, nil
+}
+
+// seedStore seeds; in dev it also remembers what it left, for the next start.
+func seedStore(ctx context.Context, st store.Store, keyring *seal.Keyring, want *seeding, dev bool, stderr io.Writer) error {
+	if dev {
+		want.left = readImprint()
+	}
+	if err := seed(ctx, st, keyring, want, stderr); err != nil {
+		return err
+	}
+	if dev && want.leaves != "" {
+		return writeImprint(want.leaves)
+	}
+	return nil
 }
