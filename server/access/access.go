@@ -50,7 +50,7 @@ type Options struct {
 	StaleIfError time.Duration
 	// Timeout bounds one key check at the database.
 	Timeout time.Duration
-	Log           *slog.Logger
+	Log     *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
