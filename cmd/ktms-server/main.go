@@ -27,8 +27,8 @@ const usage = `usage: ktms-server        serve, configured by the environment (R
        ktms-server --version`
 
 // gcPercent replaces the runtime's 100, unless GOGC is set. The live heap is a few MiB, so at 100 the collector runs
-// every few dozen calls: at 400 a call takes a quarter less CPU and its p99 falls by more than half, for about 20 MiB
-// more under load (go run ./server/servertest/bench).
+// every few dozen calls: at 400 a call takes about a quarter less CPU, for about 20 MiB more under load
+// (go run ./server/servertest/bench).
 const gcPercent = 400
 
 func main() {
