@@ -48,7 +48,7 @@ func explained(req *ktmsv1.ExplainRouteRequest) (routing.Query, error) {
 		return routing.Query{}, err
 	}
 	q := routing.Query{
-		Model: req.GetModelOverride(), Effort: req.GetEffort(), Mode: routing.ModeDirect, Placement: placement,
+		Model: req.GetModelOverride(), Effort: req.GetEffort(), Placement: placement,
 		Attributes: map[string]string{}, Needs: req.GetNeeds(), Tokens: req.GetInputTokens() + req.GetOutputTokens(),
 	}
 	for name, value := range req.GetAttributes() {
@@ -58,14 +58,8 @@ func explained(req *ktmsv1.ExplainRouteRequest) (routing.Query, error) {
 		}
 		q.Attributes[name] = value
 	}
-	switch {
-	case q.Model != "":
-		q.Mode = routing.ModeOverride
-	case req.GetAutoRoute() && q.Effort != ktmsv1.Effort_EFFORT_UNSPECIFIED:
-		q.Mode = routing.ModeAutoEffort
-	case req.GetAutoRoute():
-		q.Mode, q.Effort = routing.ModeAutoDefault, ktmsv1.Effort_EFFORT_MEDIUM
-	case q.Effort == ktmsv1.Effort_EFFORT_UNSPECIFIED && q.Modality == routing.Text:
+	q.Choose(req.GetAutoRoute(), req.GetEffortSpecified())
+	if q.Mode == routing.ModeDirect && q.Effort == ktmsv1.Effort_EFFORT_UNSPECIFIED && q.Modality == routing.Text {
 		return q, status.Invalid([]status.Violation{{Path: "effort", Text: "is required unless model_override or auto_route is set"}})
 	}
 	return q, nil

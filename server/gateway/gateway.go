@@ -87,17 +87,10 @@ func query(req *ktmsv1.GenerateTextRequest) (routing.Query, error) {
 		return routing.Query{}, err
 	}
 	q := routing.Query{
-		Model: req.GetModelOverride(), Effort: req.GetEffort(), Mode: routing.ModeDirect,
+		Model: req.GetModelOverride(), Effort: req.GetEffort(),
 		Attributes: req.GetAttributes(), Placement: placement, Needs: needs(req), Draw: rand.Float64(),
 	}
-	switch {
-	case q.Model != "":
-		q.Mode = routing.ModeOverride
-	case req.GetAutoRoute() && req.GetEffort() != ktmsv1.Effort_EFFORT_UNSPECIFIED && req.GetEffortSpecified():
-		q.Mode = routing.ModeAutoEffort
-	case req.GetAutoRoute():
-		q.Mode, q.Effort = routing.ModeAutoDefault, ktmsv1.Effort_EFFORT_MEDIUM
-	}
+	q.Choose(req.GetAutoRoute(), req.GetEffortSpecified())
 	return q, nil
 }
 

@@ -84,6 +84,21 @@ type Query struct {
 	Unrestricted bool
 }
 
+// Choose sets how the request is routed, and the effort where that follows from it. A call and ExplainRoute ask here, so
+// that they cannot disagree. auto and specified are the request's auto_route and effort_specified.
+func (q *Query) Choose(auto, specified bool) {
+	switch {
+	case q.Model != "":
+		q.Mode = ModeOverride
+	case !auto:
+		q.Mode = ModeDirect
+	case specified && q.Effort != ktmsv1.Effort_EFFORT_UNSPECIFIED:
+		q.Mode = ModeAutoEffort
+	default:
+		q.Mode, q.Effort = ModeAutoDefault, ktmsv1.Effort_EFFORT_MEDIUM
+	}
+}
+
 // View is a snapshot of what changes by itself. A nil View means that everything is well.
 type View interface {
 	// CircuitOpen reports whether the breaker keeps calls away from the vendor's model.

@@ -443,3 +443,29 @@ func TestAdmin_WhatCouldOnlyHarmIsRefused(t *testing.T) {
 		t.Errorf("an admin must: %v, %v", all, err)
 	}
 }
+
+func TestAdmin_ExplainRouteSaysWhatACallDoes(t *testing.T) {
+	s := servertest.Start(t, servertest.Defaults(t))
+	up := scripted(t, okAnswer)
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{servertest.Model("m", up), servertest.Model("n", up)},
+		Rules: []*ktmsv1.RuleSpec{{Name: "high", Priority: 2, Effort: ktmsv1.Effort_EFFORT_HIGH, Use: []string{"n"}, Enabled: true},
+			{Name: "rest", Priority: 1, Use: []string{"m"}, Enabled: true}}})
+	client := ktmsv1connect.NewGatewayServiceClient(s.Client(t, key))
+	for _, model := range []string{"", "m"} {
+		for _, auto := range []bool{false, true} {
+			for _, specified := range []bool{false, true} {
+				for _, effort := range []ktmsv1.Effort{0, ktmsv1.Effort_EFFORT_LOW, ktmsv1.Effort_EFFORT_HIGH} {
+					called, err := client.GenerateText(t.Context(), &ktmsv1.GenerateTextRequest{Effort: effort, ModelOverride: model,
+						AutoRoute: auto, EffortSpecified: specified, Messages: lowRequest.GetMessages()})
+					told, explainErr := s.Admin.ExplainRoute(t.Context(), &ktmsv1.ExplainRouteRequest{ApiKeyName: "client", Effort: effort,
+						ModelOverride: model, AutoRoute: auto, EffortSpecified: specified})
+					if connect.CodeOf(err) != connect.CodeOf(explainErr) || called.GetMatchedRule() != told.GetMatchedRule() ||
+						called.GetRouteMode() != told.GetRouteMode() {
+						t.Errorf("model %q, auto %v, specified %v, %v: the call took %q (%s, %v), ExplainRoute says %q (%s, %v)", model, auto,
+							specified, effort, called.GetMatchedRule(), called.GetRouteMode(), err, told.GetMatchedRule(), told.GetRouteMode(), explainErr)
+					}
+				}
+			}
+		}
+	}
+}
