@@ -50,7 +50,7 @@ func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv
 	errors := connecthttp.NewErrorWriter()
 	handler := s.keys.Middleware(access.RPCDoors(keyless...), mux)
 	handler = s.crossOrigin(handler) // outside access, since a preflight carries no key
-	return s.newHTTPServer(s.identify(s.recovered(handler, func(w http.ResponseWriter, r *http.Request, err error) {
+	return s.newHTTPServer(s.identify(s.guarded(handler, func(w http.ResponseWriter, r *http.Request, err error) {
 		_ = errors.Write(w, r, status.RPC(err))
 	})))
 }
@@ -88,7 +88,7 @@ func (s *Server) httpDoor(service *gateway.Service) *http.Server {
 		})
 		mux.Handle("/", s.keys.Middleware(access.OpenAIDoors(), api))
 	}
-	return s.newHTTPServer(s.identify(s.recovered(mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+	return s.newHTTPServer(s.identify(s.guarded(mux, func(w http.ResponseWriter, _ *http.Request, err error) {
 		status.WriteOpenAI(w, err)
 	})))
 }
@@ -98,21 +98,37 @@ func (s *Server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.Must(uuid.NewV7()).String()
 		w.Header().Set(headerRequestID, id)
-		s.bounded(next).ServeHTTP(w, r.WithContext(caller.WithRequestID(r.Context(), id)))
+		next.ServeHTTP(w, r.WithContext(caller.WithRequestID(r.Context(), id)))
 	})
 }
 
-// bounded gives every body a time by which it must have come and every write one by which the client must have taken
-// it. Neither bounds the time that a model takes.
-func (s *Server) bounded(next http.Handler) http.Handler {
+// guarded gives every body a time by which it must have come, and every write one by which the client must have taken
+// it; neither bounds the time that a model takes. A panic becomes the door's internal error, or cuts the response if it
+// has begun.
+func (s *Server) guarded(next http.Handler, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = control.SetReadDeadline(time.Now().Add(s.options.APITimeout))
-			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+			_ = out.control.SetReadDeadline(time.Now().Add(s.options.APITimeout))
+			r.Body = &timedBody{ReadCloser: r.Body, control: out.control}
 		}
-		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
-		_ = control.SetWriteDeadline(time.Time{}) // the connection serves other requests
+		defer func() {
+			trouble := recover()
+			if trouble == nil {
+				return
+			}
+			if trouble == http.ErrAbortHandler {
+				panic(trouble)
+			}
+			s.options.Log.Error("a call panicked", "request_id", caller.RequestID(r.Context()), "panic", trouble,
+				"stack", string(debug.Stack()))
+			if out.began {
+				panic(http.ErrAbortHandler)
+			}
+			refuse(w, r, status.New(status.Internal, "internal error"))
+		}()
+		next.ServeHTTP(out, r)
+		_ = out.control.SetWriteDeadline(time.Time{}) // the connection serves other requests
 	})
 }
 
@@ -130,67 +146,33 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// timedWriter ends a response whose client has stopped reading, instead of holding a vendor's call open for it.
-type timedWriter struct {
+// response ends when its client has stopped reading, instead of holding a vendor's call open for it, and knows whether
+// it has begun.
+type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	began   bool
 }
 
-func (t *timedWriter) Write(p []byte) (int, error) {
-	_ = t.control.SetWriteDeadline(time.Now().Add(writeStall))
-	return t.ResponseWriter.Write(p)
+func (r *response) WriteHeader(code int) {
+	r.began = true
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *response) Write(p []byte) (int, error) {
+	r.began = true
+	_ = r.control.SetWriteDeadline(time.Now().Add(writeStall))
+	return r.ResponseWriter.Write(p)
 }
 
 // FlushError implements the flushing of http.ResponseController.
-func (t *timedWriter) FlushError() error { return t.control.Flush() }
-
-// Flush implements http.Flusher.
-func (t *timedWriter) Flush() { _ = t.control.Flush() }
-
-// Unwrap lets http.ResponseController reach the real writer.
-func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// recovered turns a panic into the door's internal error, or cuts the response if it has begun.
-func (s *Server) recovered(next http.Handler, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tracked := &trackedWriter{ResponseWriter: w}
-		defer func() {
-			trouble := recover()
-			if trouble == nil {
-				return
-			}
-			if trouble == http.ErrAbortHandler {
-				panic(trouble)
-			}
-			s.options.Log.Error("a call panicked", "request_id", caller.RequestID(r.Context()), "panic", trouble,
-				"stack", string(debug.Stack()))
-			if tracked.wrote {
-				panic(http.ErrAbortHandler)
-			}
-			refuse(w, r, status.New(status.Internal, "internal error"))
-		}()
-		next.ServeHTTP(tracked, r)
-	})
-}
-
-// trackedWriter knows whether a response has begun.
-type trackedWriter struct {
-	http.ResponseWriter
-	wrote bool
-}
-
-func (t *trackedWriter) WriteHeader(code int) {
-	t.wrote = true
-	t.ResponseWriter.WriteHeader(code)
-}
-
-func (t *trackedWriter) Write(b []byte) (int, error) {
-	t.wrote = true
-	return t.ResponseWriter.Write(b)
+func (r *response) FlushError() error {
+	r.began = true
+	return r.control.Flush()
 }
 
 // Flush implements http.Flusher, which the RPC handlers look for.
-func (t *trackedWriter) Flush() { _ = http.NewResponseController(t.ResponseWriter).Flush() }
+func (r *response) Flush() { _ = r.FlushError() }
 
 // Unwrap lets http.ResponseController reach the real writer.
-func (t *trackedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

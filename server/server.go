@@ -256,7 +256,9 @@ func (s *Server) metricsDoor() *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Metrics.Registry, promhttp.HandlerOpts{}))
 	probes(mux, s.options.Version, s.readiness)
-	return s.newHTTPServer(s.bounded(mux))
+	return s.newHTTPServer(s.guarded(mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, status.As(err).Message(), http.StatusInternalServerError)
+	}))
 }
 
 // newHTTPServer sets no write timeout: a stream may take as long as its model does.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 const (
@@ -68,12 +68,12 @@ func modelsAt(ctx context.Context, base string) []*ktmsv1.ModelSpec {
 		return nil
 	}
 	defer resp.Body.Close()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModelList))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return nil
 	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list) != nil {
+	list, err := openaiapi.DecodeModelList(body)
+	if err != nil {
 		return nil
 	}
 	var models []*ktmsv1.ModelSpec

@@ -9,11 +9,12 @@ import (
 	"github.com/ai-process/ktms/server/gateway"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/sse"
 )
 
 // stream answers as server-sent events: one [DONE] after a clean end, one error event and no [DONE] after a broken one.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, wire *openaiapi.ChatRequest, req *ktmsv1.GenerateTextRequest) {
-	s := &eventSink{handler: h, w: w, flush: http.NewResponseController(w).Flush}
+	s := &eventSink{handler: h, w: w, events: sse.NewWriter(w)}
 	if o := wire.StreamOptions; o != nil && o.IncludeUsage != nil {
 		s.wantsUsage = *o.IncludeUsage
 	}
@@ -33,7 +34,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, wire *openaiapi
 type eventSink struct {
 	handler    *handler
 	w          http.ResponseWriter
-	flush      func() error
+	events     *sse.Writer
 	wantsUsage bool
 
 	started bool
@@ -54,9 +55,7 @@ func (s *eventSink) Head(head *gateway.Head) error {
 	s.chunk = openaiapi.ChatChunk{ID: idPrefix + head.RequestID, Object: "chat.completion.chunk", Created: time.Now().Unix(), Model: head.Model}
 	header := s.w.Header()
 	s.handler.writeHead(header, head)
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-cache")
-	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	sse.SetHeader(header)
 	s.w.WriteHeader(http.StatusOK)
 	return nil
 }
@@ -146,20 +145,12 @@ func (s *eventSink) end() {
 // fail sends the one error event of a stream that broke.
 func (s *eventSink) fail(err error) {
 	_, body := status.OpenAI(inThisDoorsWords(err))
-	text, encodeErr := json.Marshal(body)
-	if encodeErr != nil {
-		return
-	}
-	s.buffer = append(append(append(s.buffer[:0], "data: "...), text...), "\n\n"...)
-	_ = s.write() // the caller is gone when this fails
+	_ = s.events.Data(body.AppendJSON(nil)) // the caller is gone when this fails
 }
 
 func (s *eventSink) write() error {
 	if len(s.buffer) == 0 {
 		return nil
 	}
-	if _, err := s.w.Write(s.buffer); err != nil {
-		return err
-	}
-	return s.flush()
+	return s.events.Write(s.buffer)
 }

@@ -1,37 +1,21 @@
 package status
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
 	"strconv"
 
 	"connectrpc.com/connect/v2"
+
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
-// Body is an OpenAI error object.
-type Body struct {
-	Error BodyError `json:"error"`
-}
-
-// BodyError is its inside; all four members are always present, as the official SDKs expect.
-type BodyError struct {
-	Message string  `json:"message"`
-	Type    string  `json:"type"`
-	Param   *string `json:"param"`
-	Code    string  `json:"code"`
-}
-
 // OpenAI turns err into the HTTP status and error object of the OpenAI-compatible door.
-func OpenAI(err error) (int, Body) {
+func OpenAI(err error) (int, *openaiapi.ErrorBody) {
 	e := As(err)
 	r := table[e.Reason]
-	body := Body{BodyError{Message: e.Message(), Type: r.typ, Code: string(e.Reason)}}
-	if e.Param != "" {
-		body.Error.Param = &e.Param
-	}
-	return r.http, body
+	return r.http, &openaiapi.ErrorBody{Message: e.Message(), Type: r.typ, Param: e.Param, Code: string(e.Reason)}
 }
 
 // WriteOpenAI answers a request with err. Nothing may have been written before.
@@ -43,7 +27,7 @@ func WriteOpenAI(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone when this fails
+	_, _ = w.Write(body.AppendJSON(nil)) // the caller is gone when this fails
 }
 
 func asRPC(err error, target **connect.Error) bool {
