@@ -373,18 +373,7 @@ func TestAdmin_AnUnreadableCredentialSkipsThatVendorForThatClient(t *testing.T) 
 	if _, err := ktmsv1connect.NewGatewayServiceClient(lagging.Client(t, oldKey)).GenerateText(t.Context(), lowRequest); err != nil {
 		t.Errorf("the other client: %v", err)
 	}
-	families, err := lagging.Metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := 0.0
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "ktms_dependency_errors_total" && strings.Contains(m.String(), "keyring") {
-				counted = m.GetCounter().GetValue()
-			}
-		}
-	}
+	counted := metric(t, lagging, "ktms_dependency_errors_total", "keyring")
 	if counted != 1 {
 		t.Errorf("unreadable credentials counted: %v, want 1", counted)
 	}

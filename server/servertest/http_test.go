@@ -230,18 +230,7 @@ func TestHTTPDoor_Headers(t *testing.T) {
 			t.Errorf("%s: the old names are missing: %v", test.name, header)
 		}
 	}
-	families, err := s.Metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := 0.0
-	for _, family := range families {
-		if family.GetName() == "ktms_legacy_headers_requests_total" {
-			for _, m := range family.GetMetric() {
-				counted += m.GetCounter().GetValue()
-			}
-		}
-	}
+	counted := metric(t, s, "ktms_legacy_headers_requests_total", "")
 	if counted != 2 {
 		t.Errorf("old headers counted: %v, want 2", counted)
 	}

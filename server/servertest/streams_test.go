@@ -163,21 +163,30 @@ func TestAClientThatLeavesEndsTheUpstreamCall(t *testing.T) {
 	storetest.Eventually(t, time.Second, "no call counts as active", func() bool { return active(t, s) == 0 })
 }
 
-// active sums ktms_active_requests.
-func active(t *testing.T, s *servertest.Instance) (sum float64) {
+// metric sums a metric over those of its series whose labels hold the text.
+func metric(t *testing.T, s *servertest.Instance, name, text string) (sum float64) {
 	t.Helper()
 	families, err := s.Metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == "ktms_active_requests" {
-			for _, m := range family.GetMetric() {
-				sum += m.GetGauge().GetValue()
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if strings.Contains(m.String(), text) {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}
 	return sum
+}
+
+// active counts the upstream calls in flight.
+func active(t *testing.T, s *servertest.Instance) float64 {
+	t.Helper()
+	return metric(t, s, "ktms_active_requests", "")
 }
 
 func TestAClientThatLeavesBeforeTheFirstByteEndsTheUpstreamCall(t *testing.T) {

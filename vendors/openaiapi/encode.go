@@ -228,9 +228,6 @@ func (r *ChatResponse) AppendJSON(dst []byte) []byte {
 	return append(r.Extra.appendTo(appendTail(dst, r.Usage, r.ServiceTier, r.SystemFingerprint, r.Error)), '}')
 }
 
-// MarshalJSON is AppendJSON for encoding/json.
-func (r *ChatResponse) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
-
 func (c *Choice) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), c.Index, 10)
 	dst = c.Message.AppendJSON(append(dst, `,"message":`...))

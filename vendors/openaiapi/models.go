@@ -75,9 +75,6 @@ func (l *ModelList) AppendJSON(dst []byte) []byte {
 	return append(l.Extra.appendTo(append(dst, ']')), '}')
 }
 
-// MarshalJSON is AppendJSON for encoding/json.
-func (l *ModelList) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
-
 // AppendJSON appends the model.
 func (m *Model) AppendJSON(dst []byte) []byte {
 	dst = AppendString(append(dst, `{"id":`...), m.ID)
@@ -85,6 +82,3 @@ func (m *Model) AppendJSON(dst []byte) []byte {
 	dst = AppendString(append(dst, `,"owned_by":`...), m.OwnedBy)
 	return append(m.Extra.appendTo(dst), '}')
 }
-
-// MarshalJSON is AppendJSON for encoding/json.
-func (m *Model) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }

@@ -90,15 +90,6 @@ func DecodeChatResponse(data []byte) (*ChatResponse, error) {
 	return r, nil
 }
 
-// UnmarshalJSON is DecodeChatResponse for encoding/json.
-func (r *ChatResponse) UnmarshalJSON(data []byte) error {
-	decoded, err := DecodeChatResponse(append([]byte(nil), data...))
-	if err == nil {
-		*r = *decoded
-	}
-	return err
-}
-
 // Decode reads one event's data into c, leniently as DecodeChatResponse. What c held before is gone, but its memory is
 // used again: a stream decodes all its chunks into one. Nothing of c may be kept over the next Decode but its strings.
 func (c *ChatChunk) Decode(data []byte) error {
