@@ -1,0 +1,252 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxNodes bounds a schema, and what inlining makes of it: references that refer to each other double it at each
+	// level. The largest schemas that vendors take have a few thousand.
+	maxNodes = 20_000
+	// maxHint bounds what is said of one keyword in a description.
+	maxHint = 300
+)
+
+// Rules say what a vendor takes of JSON Schema.
+type Rules struct {
+	// Keywords are those that the vendor takes; nil is all of them. Any other is said in the description instead.
+	Keywords []string
+	// Takes decides on the value of a keyword that is in Keywords; nil takes every value.
+	Takes func(keyword string, value json.RawMessage) bool
+	// Formats are the values of format that the vendor takes; nil is all.
+	Formats []string
+	// Rename says a keyword by another name: {"oneOf": "anyOf"}.
+	Rename map[string]string
+	// Inline replaces references by what they refer to. A schema that contains itself ends in one that takes anything,
+	// and says so in its description.
+	Inline bool
+	// Close gives additionalProperties: false to objects that leave it open.
+	Close bool
+}
+
+// Keywords that constrain nothing. silent ones leave without a trace, hints move into the description without counting
+// as something that was lost.
+var (
+	silent = words("$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor")
+	hints  = words("title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "contentMediaType",
+		"contentEncoding")
+)
+
+var (
+	errReference = errors.New("has a reference that leads nowhere within it")
+	errExplodes  = errors.New("becomes too large when its references are written out")
+)
+
+// Adapt rewrites the schema by rules. It returns the keywords that could not be kept as they are, each once, in order of
+// appearance. An error means that the schema cannot be rewritten: a reference leads nowhere, or inlining explodes.
+func (s *Schema) Adapt(r Rules) (moved []string, err error) {
+	a := &adapter{rules: r, root: s.root, budget: maxNodes}
+	if r.Inline {
+		budget := maxNodes
+		if a.root = s.root.clone(&budget); a.root == nil { // references are read from what the schema was
+			return nil, errExplodes
+		}
+	}
+	if err := a.schema(s.root, nil, 0); err != nil {
+		return nil, err
+	}
+	return a.moved, nil
+}
+
+type adapter struct {
+	rules  Rules
+	root   *node
+	budget int
+	moved  []string
+}
+
+// schema rewrites one schema in place. within are the references that it is written out from.
+func (a *adapter) schema(n *node, within []string, depth int) error {
+	if depth > maxDepth {
+		return errDepth
+	}
+	if n.kind != object {
+		return nil
+	}
+	within, err := a.inline(n, within)
+	if err != nil {
+		return err
+	}
+	a.simplify(n)
+	var said []string
+	kept := n.members[:0]
+	for _, m := range n.members {
+		switch {
+		case a.rules.Inline && (m.name == "$defs" || m.name == "definitions"):
+		case a.keeps(m):
+			kept = append(kept, m)
+		case silent[m.name]:
+		default:
+			said = append(said, hint(m))
+			if !hints[m.name] {
+				a.lost(m.name)
+			}
+		}
+	}
+	n.members = kept
+	if len(said) > 0 {
+		n.describe(strings.Join(said, "; "))
+	}
+	if a.rules.Close && n.get("additionalProperties") == nil && (n.get("properties") != nil || n.allows("object")) {
+		n.set("additionalProperties", &node{kind: scalar, raw: []byte("false")})
+	}
+	n.children(func(child *node) bool {
+		err = a.schema(child, within, depth+1)
+		return err == nil
+	})
+	return err
+}
+
+func (a *adapter) lost(keyword string) {
+	if !slices.Contains(a.moved, keyword) {
+		a.moved = append(a.moved, keyword)
+	}
+}
+
+func (a *adapter) keeps(m member) bool {
+	switch {
+	case m.name == "description":
+		return true
+	case a.rules.Keywords != nil && !slices.Contains(a.rules.Keywords, m.name):
+		return false
+	case a.rules.Takes != nil && !a.rules.Takes(m.name, m.value.appendJSON(nil)):
+		return false
+	case m.name == "format" && a.rules.Formats != nil:
+		format, ok := m.value.string()
+		return ok && slices.Contains(a.rules.Formats, format)
+	}
+	return true
+}
+
+// simplify says things in other keywords that mean the same.
+func (a *adapter) simplify(n *node) {
+	for i := range n.members {
+		m := &n.members[i]
+		if to := a.rules.Rename[m.name]; to != "" && n.get(to) == nil {
+			m.name = to
+		}
+		if m.name == "const" && !a.keeps(*m) && n.get("enum") == nil {
+			m.name, m.value = "enum", &node{kind: array, items: []*node{m.value}}
+		}
+	}
+	// The way in which generators add a description to a reference.
+	if all := n.get("allOf"); all != nil && len(all.items) == 1 && all.items[0].kind == object && !a.keeps(member{"allOf", all}) {
+		n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "allOf" })
+		n.absorb(all.items[0])
+	}
+}
+
+// absorb adds the members of another schema that this one lacks.
+func (n *node) absorb(other *node) {
+	for _, m := range other.members {
+		if n.get(m.name) == nil {
+			n.members = append(n.members, m)
+		}
+	}
+}
+
+// inline replaces a reference, and those that it leads to, by what they refer to.
+func (a *adapter) inline(n *node, within []string) ([]string, error) {
+	if !a.rules.Inline {
+		return within, nil
+	}
+	within = slices.Clip(within)
+	if all := n.get("allOf"); all != nil && len(all.items) == 1 && n.get("$ref") == nil {
+		if ref := all.items[0].get("$ref"); ref != nil && len(all.items[0].members) == 1 {
+			n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "allOf" })
+			n.set("$ref", ref)
+		}
+	}
+	for {
+		ref := n.get("$ref")
+		if ref == nil {
+			return within, nil
+		}
+		pointer, ok := ref.string()
+		if !ok {
+			return nil, errReference
+		}
+		n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "$ref" })
+		if slices.Contains(within, pointer) {
+			a.lost("$ref")
+			n.describe("the same shape again as " + pointer)
+			return within, nil
+		}
+		target := a.find(pointer)
+		if target == nil {
+			return nil, errReference
+		}
+		if target = target.clone(&a.budget); target == nil {
+			return nil, errExplodes
+		}
+		within = append(within, pointer)
+		if target.kind == object {
+			n.absorb(target)
+		}
+	}
+}
+
+// find follows a JSON pointer of the schema itself; nil if it leads nowhere, or elsewhere.
+func (a *adapter) find(ref string) *node {
+	pointer, own := strings.CutPrefix(ref, "#")
+	if !own {
+		return nil
+	}
+	n := a.root
+	if pointer == "" {
+		return n
+	}
+	path, own := strings.CutPrefix(pointer, "/")
+	if !own {
+		return nil
+	}
+	for step := range strings.SplitSeq(path, "/") {
+		if plain, err := url.PathUnescape(step); err == nil {
+			step = plain
+		}
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		if n.kind == array {
+			at, err := strconv.Atoi(step)
+			if err != nil || at < 0 || at >= len(n.items) {
+				return nil
+			}
+			n = n.items[at]
+		} else if n = n.get(step); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// hint is a keyword in words, for the description.
+func hint(m member) string {
+	value := string(m.value.appendJSON(nil))
+	if len(value) > maxHint {
+		value = strings.ToValidUTF8(value[:maxHint], "") + "…"
+	}
+	return fmt.Sprintf("%s: %s", m.name, value)
+}
+
+// describe adds a sentence to the description.
+func (n *node) describe(more string) {
+	if before, ok := n.get("description").string(); ok && before != "" {
+		more = before + "\n" + more
+	}
+	n.set("description", text(more))
+}

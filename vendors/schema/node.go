@@ -1,0 +1,195 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/ai-process/ktms/vendors/openaiapi"
+)
+
+// maxDepth bounds the nesting of a schema. Vendors stop at 5 to 10 levels; the bound keeps hostile text cheap.
+const maxDepth = 100
+
+type kind int
+
+const (
+	scalar kind = iota
+	object
+	array
+)
+
+// node is a JSON value that keeps the order of members and the spelling of scalars.
+type node struct {
+	kind    kind
+	raw     []byte // of a scalar
+	members []member
+	items   []*node
+}
+
+type member struct {
+	name  string
+	value *node
+}
+
+var (
+	errDepth = errors.New("is nested too deeply")
+	errLarge = errors.New("is too large")
+)
+
+// parse reads a value, and counts its nodes against a budget.
+func parse(text []byte, depth int, budget *int) (*node, error) {
+	if depth > maxDepth {
+		return nil, errDepth
+	}
+	if *budget--; *budget < 0 {
+		return nil, errLarge
+	}
+	text = bytes.TrimSpace(text)
+	switch {
+	case len(text) > 0 && text[0] == '{':
+		members, err := openaiapi.ParseMembers(text)
+		if err != nil {
+			return nil, err
+		}
+		n := &node{kind: object}
+		at := make(map[string]int, len(members))
+		for _, m := range members {
+			value, err := parse(m.Value, depth+1, budget)
+			if err != nil {
+				return nil, err
+			}
+			if i, twice := at[m.Name]; twice { // the last of a name counts, as everywhere
+				n.members[i].value = value
+				continue
+			}
+			at[m.Name] = len(n.members)
+			n.members = append(n.members, member{m.Name, value})
+		}
+		return n, nil
+	case len(text) > 0 && text[0] == '[':
+		var items []json.RawMessage
+		if err := json.Unmarshal(text, &items); err != nil {
+			return nil, err
+		}
+		n := &node{kind: array}
+		for _, item := range items {
+			value, err := parse(item, depth+1, budget)
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, value)
+		}
+		return n, nil
+	case !json.Valid(text):
+		return nil, errors.New("is not JSON")
+	}
+	return &node{kind: scalar, raw: text}, nil
+}
+
+func (n *node) appendJSON(dst []byte) []byte {
+	switch n.kind {
+	case object:
+		dst = append(dst, '{')
+		for i, m := range n.members {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = openaiapi.AppendString(dst, m.name)
+			dst = append(dst, ':')
+			dst = m.value.appendJSON(dst)
+		}
+		return append(dst, '}')
+	case array:
+		dst = append(dst, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = item.appendJSON(dst)
+		}
+		return append(dst, ']')
+	}
+	return append(dst, n.raw...)
+}
+
+// get returns a member of an object, nil if there is none.
+func (n *node) get(name string) *node {
+	if n == nil {
+		return nil
+	}
+	for i := range n.members {
+		if n.members[i].name == name {
+			return n.members[i].value
+		}
+	}
+	return nil
+}
+
+// set gives an object a member, in the place of one of the same name.
+func (n *node) set(name string, value *node) {
+	for i := range n.members {
+		if n.members[i].name == name {
+			n.members[i].value = value
+			return
+		}
+	}
+	n.members = append(n.members, member{name, value})
+}
+
+func text(s string) *node { return &node{kind: scalar, raw: openaiapi.AppendString(nil, s)} }
+
+// string returns the text of a JSON string; ok is false for anything else.
+func (n *node) string() (s string, ok bool) {
+	if n == nil || n.kind != scalar || len(n.raw) == 0 || n.raw[0] != '"' {
+		return "", false
+	}
+	return s, json.Unmarshal(n.raw, &s) == nil
+}
+
+func (n *node) isBool() bool {
+	return n.kind == scalar && (string(n.raw) == "true" || string(n.raw) == "false")
+}
+
+// holds reports whether an array holds a string.
+func (n *node) holds(want string) bool {
+	if n == nil {
+		return false
+	}
+	for _, item := range n.items {
+		if s, ok := item.string(); ok && s == want {
+			return true
+		}
+	}
+	return false
+}
+
+// allows reports whether the schema's type names a type.
+func (n *node) allows(kind string) bool {
+	types := n.get("type")
+	s, ok := types.string()
+	return ok && s == kind || types.holds(kind)
+}
+
+// clone copies a value, and counts its nodes against a budget.
+func (n *node) clone(budget *int) *node {
+	if *budget--; *budget < 0 {
+		return nil
+	}
+	out := &node{kind: n.kind, raw: n.raw}
+	for _, m := range n.members {
+		value := m.value.clone(budget)
+		if value == nil {
+			return nil
+		}
+		out.members = append(out.members, member{m.name, value})
+	}
+	for _, item := range n.items {
+		value := item.clone(budget)
+		if value == nil {
+			return nil
+		}
+		out.items = append(out.items, value)
+	}
+	return out
+}
