@@ -21,13 +21,17 @@ const (
 	Overflow
 	// Blocked: the vendor's policy refused the content. The next candidate.
 	Blocked
+	// Unsupported: the dialect cannot carry what the request asks for. The next candidate, which may speak another.
+	Unsupported
+	// Unfit: the answer breaks the schema that was asked for. One retry in place, then the next candidate.
+	Unfit
 	// Invalid: the vendor says that the request is wrong; every other one would too. The walk ends.
 	Invalid
 	// Canceled: the caller went away or its deadline passed. The walk ends, nobody is to blame.
 	Canceled
 )
 
-var kindNames = [...]string{"unavailable", "rate_limited", "denied", "overflow", "blocked", "invalid", "canceled"}
+var kindNames = [...]string{"unavailable", "rate_limited", "denied", "overflow", "blocked", "unsupported", "unfit", "invalid", "canceled"}
 
 func (k Kind) String() string { return kindNames[k] }
 

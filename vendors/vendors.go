@@ -38,6 +38,16 @@ type Vendor interface {
 	// chunks carry finish reasons and usage. An error ends the sequence; so does breaking out of it, which closes the
 	// upstream body. A stream that ends without a finish reason for every choice ends in an error.
 	Stream(ctx context.Context, t Target, req *ktmsv1.GenerateTextRequest) iter.Seq2[Event, error]
+	// Fields says how the dialect carries each request field to a model of a vendor. An empty model stands for the
+	// vendor's current ones.
+	Fields(vendor, model string) Table
+}
+
+// Embedder is a Vendor that can turn texts into vectors.
+type Embedder interface {
+	// Embed makes one call. The embeddings stand in the order of the inputs, one for each; the routing fields are the
+	// caller's to fill.
+	Embed(ctx context.Context, t Target, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error)
 }
 
 // Target is where one attempt goes.
@@ -61,6 +71,9 @@ type Head struct {
 	Dropped []string
 	// RequestID is the vendor's own id of the call.
 	RequestID string
+	// Enforced: the vendor itself holds the answer to the schema that was asked for, all of it. Otherwise the caller of
+	// this package checks.
+	Enforced bool
 }
 
 // Answer is a complete answer. Response carries what the vendor said: choices, usage, its own id, model, fingerprint

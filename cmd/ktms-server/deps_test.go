@@ -52,7 +52,8 @@ var layers = []layer{
 	{"vendors", []string{"api/gen/..."}, "a contract does not know who fulfils or uses it"},
 	{"vendors/sse", nil, "event streams know nothing of what they carry"},
 	{"vendors/openaiapi", nil, "wire structs are shared with the server's own door, so they know neither side"},
-	{"vendors/...", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/transport"}, "dialects do not know each other"},
+	{"vendors/schema", []string{"api/gen/...", "vendors/openaiapi"}, "the rewriting of schemas is shared by the dialects, so it knows none of them"},
+	{"vendors/...", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport"}, "dialects do not know each other"},
 	{"vendors/nodes", []string{"api/gen/...", "pool", "vendors", "vendors/openai"}, "the local pool is a vendor that speaks OpenAI's dialect, the one step aside"},
 
 	{"server", append([]string{"server/..."}, contracts...), serverBecause},

@@ -141,6 +141,7 @@ type failure struct {
 	candidate *routing.Candidate
 	reason    status.Reason
 	text      string
+	param     string
 	// wait is set when the candidate is merely paused.
 	wait time.Duration
 }
@@ -159,7 +160,7 @@ func (w *walk) skip(c *routing.Candidate) {
 }
 
 func (w *walk) fail(c *routing.Candidate, reason status.Reason, text string, wait time.Duration) {
-	w.failures = append(w.failures, failure{c, reason, text, wait})
+	w.failures = append(w.failures, failure{candidate: c, reason: reason, text: text, wait: wait})
 }
 
 func (w *walk) leave(c *routing.Candidate, reason string) {
@@ -227,6 +228,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			w.fail(c, verdict.Reason, failed.Public(), 0)
 			w.leave(c, failed.Kind.String())
 		}
+		w.failures[len(w.failures)-1].param = failed.Param
 		return false, nil
 	}
 }

@@ -55,6 +55,9 @@ func (w *walk) exhausted() *status.Error {
 		texts = append(texts, f.candidate.Spec.GetId()+": "+f.text)
 	}
 	e := status.New(reason, "no model of the chain could answer: %s", strings.Join(texts, "; "))
+	if reason == status.BadRequest { // nobody can carry what was asked for
+		e.Param = w.failures[0].param
+	}
 	if allPaused {
 		e.RetryAfter = wait
 	}

@@ -57,6 +57,8 @@ func (panicking) Generate(context.Context, vendors.Target, *ktmsv1.GenerateTextR
 	panic("canary-bug")
 }
 
+func (panicking) Fields(_, _ string) vendors.Table { return nil }
+
 func (p panicking) Stream(context.Context, vendors.Target, *ktmsv1.GenerateTextRequest) iter.Seq2[vendors.Event, error] {
 	return func(yield func(vendors.Event, error) bool) {
 		if p.afterContent {

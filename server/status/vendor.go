@@ -32,6 +32,8 @@ var verdicts = map[vendors.Kind]Verdict{
 	vendors.Denied:      {Step: Next, Reason: VendorError},
 	vendors.Overflow:    {Step: Next, Reason: ContextTooLong},
 	vendors.Blocked:     {Step: Next, Reason: ContentFilter},
+	vendors.Unsupported: {Step: Next, Reason: BadRequest},
+	vendors.Unfit:       {Step: RetryThenNext, Reason: VendorError},
 	vendors.Invalid:     {Step: Stop, Reason: BadRequest},
 	vendors.Canceled:    {Step: Stop, Reason: Canceled},
 }

@@ -73,6 +73,18 @@ func (*Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Generat
 	}
 }
 
+// Fields implements vendors.Vendor. Nothing but the last text and the first tool makes a difference.
+func (*Vendor) Fields(_, _ string) vendors.Table {
+	table := vendors.Table{}
+	for _, f := range vendors.Fields() {
+		table[f] = vendors.Support{How: vendors.Dropped}
+	}
+	for _, f := range []vendors.Field{vendors.MessageText, vendors.PartText, vendors.Tools} {
+		table[f] = vendors.Support{How: vendors.Translated, Note: "echoed"}
+	}
+	return table
+}
+
 type reply struct {
 	text   string
 	call   *ktmsv1.ToolCall

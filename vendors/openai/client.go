@@ -125,6 +125,9 @@ func (v *Vendor) begin(ctx context.Context, t vendors.Target, req *ktmsv1.Genera
 	if failed := v.headers(hr.Header, t, d, stream); failed != nil {
 		return nil, failed
 	}
+	if encoded.beta != "" {
+		hr.Header.Set(betaHeader, encoded.beta)
+	}
 	res, err := v.client.Do(hr)
 	if err != nil {
 		return nil, transport.Failure(ctx, t.Vendor, err)
@@ -176,7 +179,7 @@ func (c *call) within(e *vendors.Error) *vendors.Error {
 // head is what there is to say before the answer, once its fingerprint shows who answers. Ollama ignores some fields
 // without a word; if it is Ollama, they were dropped.
 func (c *call) head(fingerprint string) (vendors.Head, *vendors.Error) {
-	head := vendors.Head{Dropped: c.encoded.dropped, RequestID: transport.RequestID(c.res.Header)}
+	head := vendors.Head{Dropped: c.encoded.dropped, RequestID: transport.RequestID(c.res.Header), Enforced: c.encoded.enforced}
 	if fingerprint == ollamaFingerprint && len(c.encoded.unheard) > 0 {
 		if c.strict {
 			return head, refusedParam(c.target.Vendor, c.encoded.unheard[0])

@@ -1,26 +1,17 @@
 package openai
 
-import (
-	"slices"
+import "github.com/ai-process/ktms/vendors"
 
-	"github.com/ai-process/ktms/vendors"
-)
-
-// dialect is how one vendor departs from OpenAI.
+// dialect is how one vendor departs from OpenAI beside the fields that it takes, which are in fields.go.
 type dialect struct {
 	// baseURL is where the vendor is; empty where the target has to say so.
 	baseURL string
 	// azure: deployments in the path, and the key in a header of its own.
 	azure bool
-	// maxTokens is the member that holds the ceiling of the answer.
-	maxTokens string
-	// refused are request members that the vendor answers with an error or that would have no effect.
-	refused []string
-	// allowed, where it is set, are the only ones that the vendor takes.
-	allowed []string
-	// unheard are request members that Ollama takes and ignores. Other servers behind the same vendor name honour
-	// them, so they are sent, and reported once the answer shows who is there.
-	unheard []string
+	// newMaxTokens: the ceiling of the answer is max_completion_tokens.
+	newMaxTokens bool
+	// ollama: the server may be Ollama, which ignores some fields without a word.
+	ollama bool
 	// seed is another name for seed.
 	seed string
 	// reasoning are the members of an assistant's message that take its earlier reasoning.
@@ -35,59 +26,47 @@ type dialect struct {
 	messageExtras []string
 	// noSchema: an answer can be JSON, but not of a given schema.
 	noSchema bool
+	// enforces: a strict schema is held by the vendor itself.
+	enforces bool
 	// usageUnasked: usage comes without stream_options, which the vendor does not know.
 	usageUnasked bool
 	// shortToolIDs: ids of tool calls have to be nine letters and digits.
 	shortToolIDs bool
+	// maxToolID is the longest id of a tool call; 0 is no limit.
+	maxToolID int
 }
 
-const (
-	newMaxTokens = "max_completion_tokens"
-	oldMaxTokens = "max_tokens"
-)
+// openaiToolID is the longest id of a tool call that OpenAI takes.
+const openaiToolID = 40
 
 // bothReasonings: llama.cpp reads the one, Ollama the other, vLLM either, depending on its age.
 var bothReasonings = []string{"reasoning_content", "reasoning"}
 
 var dialects = map[string]dialect{
 	vendors.OpenAI: {
-		baseURL: "https://api.openai.com/v1", maxTokens: newMaxTokens,
-		refused: []string{"top_k"},
+		baseURL: "https://api.openai.com/v1", newMaxTokens: true, enforces: true, maxToolID: openaiToolID,
 	},
 	vendors.Azure: {
-		azure: true, maxTokens: newMaxTokens,
-		refused: []string{"top_k"},
+		azure: true, newMaxTokens: true, enforces: true, maxToolID: openaiToolID,
 	},
 	vendors.DeepSeek: {
-		baseURL: "https://api.deepseek.com", maxTokens: oldMaxTokens,
-		refused: []string{"top_k", "seed", "n", "logit_bias", "parallel_tool_calls", "verbosity", "service_tier",
-			"prompt_cache_key"},
-		reasoning: []string{"reasoning_content"}, thinkingMember: true, canDisable: true, noSchema: true,
+		baseURL: "https://api.deepseek.com", reasoning: []string{"reasoning_content"},
+		thinkingMember: true, canDisable: true, noSchema: true,
 	},
 	vendors.Groq: {
-		baseURL: "https://api.groq.com/openai/v1", maxTokens: newMaxTokens,
-		refused: []string{"top_k", "n", "logit_bias", "logprobs", "top_logprobs", "presence_penalty", "verbosity",
-			"prompt_cache_key", "modalities", "audio", "prediction", "web_search_options"},
-		reasoning: []string{"reasoning"},
+		baseURL: "https://api.groq.com/openai/v1", newMaxTokens: true, reasoning: []string{"reasoning"}, enforces: true,
 	},
 	vendors.Mistral: {
-		baseURL: "https://api.mistral.ai/v1", maxTokens: oldMaxTokens, seed: "random_seed",
-		allowed: []string{"model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "seed",
-			"random_seed", "response_format", "tools", "tool_choice", "parallel_tool_calls", "presence_penalty",
-			"frequency_penalty", "n", "prediction", "reasoning_effort", "prompt_mode", "metadata", "guardrails",
-			"prompt_cache_key", "service_tier", "safe_prompt"},
+		baseURL: "https://api.mistral.ai/v1", seed: "random_seed", enforces: true,
 		noDeveloper: true, messageExtras: []string{"prefix"}, usageUnasked: true, shortToolIDs: true,
 	},
 	vendors.Ollama: {
-		maxTokens: oldMaxTokens, reasoning: bothReasonings, canDisable: true, unheard: ollamaIgnores,
+		reasoning: bothReasonings, canDisable: true, ollama: true,
 	},
 }
 
-// compatible is any other server, the engines of the local pool among them. It gets everything.
-var compatible = dialect{maxTokens: oldMaxTokens, reasoning: bothReasonings, unheard: ollamaIgnores}
-
-var ollamaIgnores = []string{"top_k", "n", "logit_bias", "tool_choice", "parallel_tool_calls", "verbosity", "service_tier",
-	"prompt_cache_key"}
+// compatible is any other server, the engines of the local pool among them.
+var compatible = dialect{reasoning: bothReasonings, ollama: true}
 
 // ollamaFingerprint is the system_fingerprint of every answer of Ollama.
 const ollamaFingerprint = "fp_ollama"
@@ -97,12 +76,4 @@ func dialectOf(vendor string) *dialect {
 		return &d
 	}
 	return &compatible
-}
-
-// takes reports whether the vendor takes a request member.
-func (d *dialect) takes(member string) bool {
-	if d.allowed != nil {
-		return slices.Contains(d.allowed, member)
-	}
-	return !slices.Contains(d.refused, member)
 }

@@ -19,22 +19,28 @@ type encoded struct {
 	dropped []string
 	// unheard are those that Ollama ignores, if it is Ollama that answers.
 	unheard []string
+	// enforced: the vendor holds the answer to its schema.
+	enforced bool
+	// beta is the value of OpenAI-Beta.
+	beta string
 }
 
 // encoder turns one request into the wire's. It never changes the request.
 type encoder struct {
 	*dialect
-	target  vendors.Target
-	req     *ktmsv1.GenerateTextRequest
-	extra   openaiapi.Members // of the request
-	out     openaiapi.ChatRequest
-	dropped []string
-	unheard []string
-	err     *vendors.Error
+	*vendors.Ledger
+	table    vendors.Table
+	target   vendors.Target
+	req      *ktmsv1.GenerateTextRequest
+	extra    openaiapi.Members // of the request
+	out      openaiapi.ChatRequest
+	unheard  []string
+	enforced bool
 }
 
 func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*encoded, *vendors.Error) {
-	e := &encoder{dialect: dialectOf(t.Vendor), target: t, req: req}
+	table := tableOf(t.Vendor)
+	e := &encoder{dialect: dialectOf(t.Vendor), Ledger: vendors.NewLedger(t.Vendor, table), table: table, target: t, req: req}
 	e.out.Model = t.Model
 	e.extra = e.object("extra_json", req.GetExtraJson())
 	e.messages()
@@ -42,19 +48,20 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*en
 	e.responseFormat()
 	e.tools()
 	e.thinking()
+	beta := e.beta()
 	body := e.finish(stream)
-	if e.err == nil && req.GetStrictParams() && len(e.dropped) > 0 {
-		e.err = refusedParam(t.Vendor, e.dropped[0])
+	dropped, failed := e.Close(req.GetStrictParams())
+	if failed != nil {
+		return nil, failed
 	}
-	if e.err != nil {
-		return nil, e.err
-	}
-	return &encoded{body: body, dropped: e.dropped, unheard: e.unheard}, nil
+	return &encoded{body: body, dropped: dropped, unheard: e.unheard, enforced: e.enforced, beta: beta}, nil
 }
 
 // refusedParam is the answer to a strict request with a parameter that would be lost.
 func refusedParam(vendor, param string) *vendors.Error {
-	return &vendors.Error{Kind: vendors.Invalid, Vendor: vendor, Param: param, Message: param + " cannot be carried to this vendor"}
+	l := vendors.NewLedger(vendor, nil)
+	l.Refuse(param, "")
+	return l.Failed()
 }
 
 // sizeHint spares the growing of the body's buffer, mostly.
@@ -73,41 +80,22 @@ func sizeHint(req *ktmsv1.GenerateTextRequest) int {
 	return size + size/16
 }
 
-// carries decides on a request field that was asked for. One that the dialect cannot carry is reported as dropped,
-// unless it asks for what happens anyway (n: 1).
-func (e *encoder) carries(member string, asked, anyway bool) bool {
-	if !asked {
+// carries is Carries for a field that may ask for what happens anyway (n: 1): that is sent where it can be, and missed
+// by nobody where it cannot.
+func (e *encoder) carries(f vendors.Field, asked, anyway bool) bool {
+	if anyway && !e.table.Carries(f) || !e.Carries(f, asked) {
 		return false
 	}
-	if !e.takes(member) {
-		if !anyway {
-			e.drop(member)
-		}
-		return false
-	}
-	if !anyway && slices.Contains(e.dialect.unheard, member) {
-		e.unheard = append(e.unheard, member)
+	if !anyway && e.ollama && slices.Contains(ollamaIgnores, f) {
+		e.unheard = append(e.unheard, f.Param())
 	}
 	return true
-}
-
-func (e *encoder) drop(member string) {
-	if !slices.Contains(e.dropped, member) {
-		e.dropped = append(e.dropped, member)
-	}
-}
-
-// fail notes the first mistake of the request.
-func (e *encoder) fail(param, text string) {
-	if e.err == nil {
-		e.err = &vendors.Error{Kind: vendors.Invalid, Vendor: e.target.Vendor, Param: param, Message: param + ": " + text}
-	}
 }
 
 // raw checks text that goes into the body as it is: anything but one JSON value could smuggle members past the checks.
 func (e *encoder) raw(param, text string) json.RawMessage {
 	if !json.Valid([]byte(text)) {
-		e.fail(param, "is not JSON")
+		e.Wrong(param, "is not JSON")
 		return json.RawMessage("null")
 	}
 	return json.RawMessage(text)
@@ -120,7 +108,7 @@ func (e *encoder) object(param, text string) openaiapi.Members {
 	}
 	members, err := openaiapi.ParseMembers([]byte(text))
 	if err != nil {
-		e.fail(param, "is not a JSON object")
+		e.Wrong(param, "is not a JSON object")
 	}
 	return members
 }
@@ -133,63 +121,63 @@ func (e *encoder) rawObject(param, text string) json.RawMessage {
 
 func (e *encoder) sampling() {
 	r, out := e.req, &e.out
-	if r.GetMaxOutputTokens() > 0 {
+	if e.carries(vendors.MaxOutputTokens, r.GetMaxOutputTokens() > 0, false) {
 		ceiling := new(int64(r.GetMaxOutputTokens()))
-		if e.maxTokens == newMaxTokens {
+		if e.newMaxTokens {
 			out.MaxCompletionTokens = ceiling
 		} else {
 			out.MaxTokens = ceiling
 		}
 	}
-	if e.carries("temperature", r.Temperature != nil, false) {
+	if e.carries(vendors.Temperature, r.Temperature != nil, false) {
 		out.Temperature = r.Temperature
 	}
-	if e.carries("top_p", r.TopP != nil, false) {
+	if e.carries(vendors.TopP, r.TopP != nil, false) {
 		out.TopP = r.TopP
 	}
-	if e.carries("top_k", r.TopK != nil, false) {
+	if e.carries(vendors.TopK, r.TopK != nil, false) {
 		out.TopK = new(int64(r.GetTopK()))
 	}
-	if e.carries("presence_penalty", r.PresencePenalty != nil, r.GetPresencePenalty() == 0) {
+	if e.carries(vendors.PresencePenalty, r.PresencePenalty != nil, r.GetPresencePenalty() == 0) {
 		out.PresencePenalty = r.PresencePenalty
 	}
-	if e.carries("frequency_penalty", r.FrequencyPenalty != nil, r.GetFrequencyPenalty() == 0) {
+	if e.carries(vendors.FrequencyPenalty, r.FrequencyPenalty != nil, r.GetFrequencyPenalty() == 0) {
 		out.FrequencyPenalty = r.FrequencyPenalty
 	}
-	if e.carries("stop", len(r.GetStop()) > 0, false) {
+	if e.carries(vendors.Stop, len(r.GetStop()) > 0, false) {
 		out.Stop = &openaiapi.Stop{Strings: r.GetStop()}
 	}
-	if e.carries("seed", r.Seed != nil, false) {
+	if e.carries(vendors.Seed, r.Seed != nil, false) {
 		if e.seed == "" {
 			out.Seed = r.Seed
 		} else {
 			out.Extra.Add(e.seed, fmt.Appendf(nil, "%d", r.GetSeed()))
 		}
 	}
-	if e.carries("logit_bias", len(r.GetLogitBias()) > 0, false) {
+	if e.carries(vendors.LogitBias, len(r.GetLogitBias()) > 0, false) {
 		for _, token := range slices.Sorted(maps.Keys(r.GetLogitBias())) {
 			out.LogitBias = append(out.LogitBias, openaiapi.TokenBias{Token: token, Bias: r.GetLogitBias()[token]})
 		}
 	}
-	if e.carries("logprobs", r.Logprobs != nil, !r.GetLogprobs()) {
+	if e.carries(vendors.Logprobs, r.Logprobs != nil, !r.GetLogprobs()) {
 		out.Logprobs = r.Logprobs
 	}
-	if e.carries("top_logprobs", r.TopLogprobs != nil, r.GetTopLogprobs() == 0) {
+	if e.carries(vendors.TopLogprobs, r.TopLogprobs != nil, r.GetTopLogprobs() == 0) {
 		out.TopLogprobs = new(int64(r.GetTopLogprobs()))
 	}
-	if e.carries("n", r.N != nil, r.GetN() == 1) {
+	if e.carries(vendors.N, r.N != nil, r.GetN() == 1) {
 		out.N = new(int64(r.GetN()))
 	}
-	if e.carries("parallel_tool_calls", r.ParallelToolCalls != nil, r.GetParallelToolCalls()) {
+	if e.carries(vendors.ParallelToolCalls, r.ParallelToolCalls != nil, r.GetParallelToolCalls()) {
 		out.ParallelToolCalls = r.ParallelToolCalls
 	}
-	if e.carries("verbosity", r.GetVerbosity() != "", false) {
+	if e.carries(vendors.Verbosity, r.GetVerbosity() != "", false) {
 		out.Verbosity = r.GetVerbosity()
 	}
-	if e.carries("service_tier", r.GetServiceTier() != "", false) {
+	if e.carries(vendors.ServiceTier, r.GetServiceTier() != "", false) {
 		out.ServiceTier = r.GetServiceTier()
 	}
-	if e.carries("prompt_cache_key", r.GetPromptCacheKey() != "", false) {
+	if e.carries(vendors.PromptCacheKey, r.GetPromptCacheKey() != "", false) {
 		out.PromptCacheKey = r.GetPromptCacheKey()
 	}
 }
@@ -205,10 +193,26 @@ func (e *encoder) thinking() {
 	switch {
 	case effort == "none" && e.thinkingMember:
 		e.out.Extra.Add("thinking", json.RawMessage(`{"type":"disabled"}`))
-	case e.carries("reasoning_effort", effort != "", false):
+	case e.carries(vendors.ReasoningEffort, effort != "", false):
 		e.out.ReasoningEffort = effort
 	}
 }
+
+// beta is what the caller wants in OpenAI-Beta.
+func (e *encoder) beta() string {
+	own := ""
+	for name, value := range e.req.GetBetaHeaders() {
+		if !e.table.Carries(vendors.BetaHeaders) || name != betaHeader {
+			e.Drop(vendors.BetaHeaders.Param())
+			continue
+		}
+		own = value
+	}
+	return own
+}
+
+// betaHeader is the one header of the caller that travels on.
+const betaHeader = "openai-beta"
 
 // reserved are the request members that extra_json must not set: they decide what is called, what it may cost, and how the
 // answer comes back.
@@ -216,9 +220,7 @@ var reserved = []string{"model", "messages", "stream", "stream_options", "n", "m
 
 // finish adds what concerns the answer as a whole, then the members of extra_json, and writes the body.
 func (e *encoder) finish(stream bool) []byte {
-	if e.req.GetEnableGoogleSearch() {
-		e.drop("enable_google_search")
-	}
+	e.Carries(vendors.EnableGoogleSearch, e.req.GetEnableGoogleSearch())
 	if stream {
 		e.out.Stream = new(true)
 		if !e.usageUnasked {
@@ -231,11 +233,11 @@ func (e *encoder) finish(stream bool) []byte {
 	body := e.out.AppendJSON(make([]byte, 0, sizeHint(e.req)))
 	var kept openaiapi.Members
 	for _, m := range e.without(e.extra, body, reserved...) {
-		if !e.takes(m.Name) {
-			e.drop(m.Name)
+		if !e.takesExtra(m.Name) {
+			e.Drop(m.Name)
 			continue
 		}
-		if slices.Contains(e.dialect.unheard, m.Name) {
+		if e.ollama && slices.ContainsFunc(ollamaIgnores, func(f vendors.Field) bool { return f.Param() == m.Name }) {
 			e.unheard = append(e.unheard, m.Name)
 		}
 		kept = append(kept, m)
@@ -250,7 +252,7 @@ func (e *encoder) finish(stream bool) []byte {
 // streamOptions adds what a caller wants of a stream beside the usage, which is asked for anyway.
 func (e *encoder) streamOptions(text string) {
 	if e.out.StreamOptions == nil {
-		e.drop("stream_options")
+		e.Drop("stream_options")
 		return
 	}
 	for _, option := range e.object("extra_json", text) {
@@ -277,7 +279,7 @@ func (e *encoder) without(members openaiapi.Members, object []byte, reserved ...
 	var kept openaiapi.Members
 	for _, m := range members {
 		if isOneOf(m.Name, reserved) {
-			e.drop(m.Name)
+			e.Drop(m.Name)
 		} else {
 			kept = append(kept, m)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
@@ -24,7 +25,7 @@ var roles = map[ktmsv1.MessageRole]string{
 func (e *encoder) messages() {
 	e.out.Messages = make([]openaiapi.Message, 0, len(e.req.GetMessages())+1)
 	var instructions []string
-	for _, text := range []string{e.req.GetBaseSystemInstruction(), e.req.GetRequestInstruction()} {
+	for _, text := range []string{e.req.GetBaseSystemInstruction(), e.req.GetRequestInstruction(), e.schemaInWords()} {
 		if text != "" {
 			instructions = append(instructions, text)
 		}
@@ -41,7 +42,7 @@ func (e *encoder) messages() {
 func (e *encoder) message(path string, m *ktmsv1.Message) openaiapi.Message {
 	role, known := roles[m.GetRole()]
 	if !known {
-		e.fail(path+".role", "is missing")
+		e.Wrong(path+".role", "is missing")
 	}
 	if role == "developer" && e.noDeveloper {
 		role = "system"
@@ -69,7 +70,7 @@ func (e *encoder) message(path string, m *ktmsv1.Message) openaiapi.Message {
 		extra := e.without(e.object(path+".extra_json", m.GetExtraJson()), out.AppendJSON(nil))
 		for _, member := range extra {
 			if e.messageExtras != nil && !slices.Contains(e.messageExtras, member.Name) {
-				e.drop(member.Name)
+				e.Drop(member.Name)
 				continue
 			}
 			out.Extra = append(out.Extra, member)
@@ -81,8 +82,8 @@ func (e *encoder) message(path string, m *ktmsv1.Message) openaiapi.Message {
 // reasoningOf sends earlier reasoning back to vendors that have a place for it. Opaque state (Message.opaque) belongs
 // to other dialects; this one has none.
 func (e *encoder) reasoningOf(m *ktmsv1.Message, out *openaiapi.Message) {
-	if e.reasoning == nil {
-		e.drop("reasoning_content")
+	if !e.Carries(vendors.MessageReasoning, true) {
+		return
 	}
 	for _, member := range e.reasoning {
 		if member == "reasoning" {
@@ -115,13 +116,15 @@ func (e *encoder) part(path string, p *ktmsv1.ContentPart) openaiapi.Part {
 	case *ktmsv1.ContentPart_RawJson:
 		return openaiapi.Part{Raw: e.rawObject(path+".raw_json", part.RawJson)}
 	case *ktmsv1.ContentPart_Embedding:
-		e.fail(path, "a vector cannot be carried to this vendor")
+		if !e.table.Carries(vendors.PartEmbedding) {
+			e.Refuse(path, "it takes no vectors")
+		}
 		return openaiapi.Part{Type: "text"}
 	default:
-		e.fail(path, "is empty")
+		e.Wrong(path, "is empty")
 		return openaiapi.Part{Type: "text"}
 	}
-	if p.GetExtraJson() != "" && e.err == nil {
+	if p.GetExtraJson() != "" && e.Failed() == nil {
 		content := openaiapi.Message{Content: openaiapi.PartsContent([]openaiapi.Part{out})}
 		written := content.AppendJSON(nil)
 		written = written[len(`{"content":[`) : len(written)-len(`]}`)]
@@ -138,7 +141,7 @@ func (e *encoder) document(path string, d *ktmsv1.DocumentPart) *openaiapi.File 
 		return out
 	case *ktmsv1.DocumentPart_Url:
 		if !strings.HasPrefix(source.Url, "data:") {
-			e.fail(path+".document.url", "this vendor takes documents as bytes, as data: URLs or by file id")
+			e.Refuse(path+".document.url", "it takes documents as bytes, as data: URLs or by file id")
 		}
 		out.FileData = source.Url
 	default:
@@ -192,10 +195,10 @@ const (
 	shortIDAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// toolID rewrites an id where the vendor wants short ones. The same id gives the same short one, so that a call and its
+// toolID rewrites an id where the vendor wants short ones, or this one is longer than it takes. The same id gives the same short one, so that a call and its
 // result stay together without anything to remember.
 func (e *encoder) toolID(id string) string {
-	if !e.shortToolIDs || isShortID(id) {
+	if !e.shortToolIDs && (e.maxToolID == 0 || len(id) <= e.maxToolID) || isShortID(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))

@@ -297,12 +297,12 @@ func TestReplayIgnoredFields(t *testing.T) {
 	req.StrictParams = true
 	target, _ = replay(t, "24-n2", 1<<20)
 	_, err = newVendor(t).Generate(t.Context(), target, req)
-	if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Invalid || e.Param != "n" {
+	if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported || e.Param != "n" {
 		t.Errorf("%v", err)
 	}
 	target, _ = replay(t, "12-chat-stream-usage", 1<<20)
 	s := read(t, newVendor(t), target, req)
-	if e, ok := s.err.(*vendors.Error); !ok || e.Kind != vendors.Invalid || e.Param != "n" || s.head != nil || s.chunks != nil {
+	if e, ok := s.err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported || e.Param != "n" || s.head != nil || s.chunks != nil {
 		t.Errorf("%+v", s)
 	}
 }

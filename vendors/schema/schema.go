@@ -112,6 +112,12 @@ func (s *Schema) CloseIfComplete() bool {
 	return true
 }
 
+// Complete reports whether vendors that follow schemas exactly take this one as it is.
+func (s *Schema) Complete() bool {
+	var open []*node
+	return closable(s.root, &open) && len(open) == 0
+}
+
 // closable walks over all schemas within one and collects the objects that have to be closed.
 func closable(n *node, open *[]*node) bool {
 	if n.kind != object {

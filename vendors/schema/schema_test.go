@@ -16,8 +16,8 @@ func TestParseLosesNothing(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"z":1.0,"a":9007199254740993,"m":{"b":[],"a":{}},"e":1e400}`: `{"z":1.0,"a":9007199254740993,"m":{"b":[],"a":{}},"e":1e400}`,
 		` { "type" : [ "string" , "null" ] } `:                         `{"type":["string","null"]}`,
-		`{"a":1,"a":2}`:          `{"a":2}`,
-		`{"k":"\u00e9\n\u2028"}`: `{"k":"\u00e9\n\u2028"}`,
+		`{"a":1,"a":2}`:                                                `{"a":2}`,
+		`{"k":"\u00e9\n\u2028"}`:                                       `{"k":"\u00e9\n\u2028"}`,
 	} {
 		s, err := Parse([]byte(in))
 		if err != nil {
@@ -145,9 +145,9 @@ func TestTypedSchemas(t *testing.T) {
 
 func TestCloseIfComplete(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`:                                           `{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"a":{"type":"string"}}}`:                                                            "",
-		`{"type":"object"}`:                                                                                                 "",
+		`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`: `{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"type":"string"}}}`:                  "",
+		`{"type":"object"}`: "",
 		`{"type":"object","properties":{},"additionalProperties":true}`:                                                     "",
 		`{"type":"array","items":{"type":["object","null"],"properties":{"a":true},"required":["a"]}}`:                      `{"type":"array","items":{"type":["object","null"],"properties":{"a":true},"required":["a"],"additionalProperties":false}}`,
 		`{"type":"string","enum":["x"]}`:                                                                                    `{"type":"string","enum":["x"]}`,

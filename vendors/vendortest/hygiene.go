@@ -91,7 +91,7 @@ var hygieneCases = []testCase{
 	}},
 	{name: "a key that no header can carry", run: func(f *fixture) {
 		f.both("", func(f *fixture, call func(context.Context) error) {
-			f.target.Key = vendors.NewSecret(Key + "\n")
+			f.target.Key = f.credential(Key + "\n")
 			f.wants(call(f.Context()), vendors.Denied)
 			if n := len(f.up.Calls()); n != 0 {
 				f.Errorf("%d calls", n)

@@ -1,6 +1,8 @@
 package vendortest
 
 import (
+	"time"
+
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
 )
@@ -13,6 +15,12 @@ type Script struct {
 	SSE bool
 	// Reasoning: the dialect shows reasoning.
 	Reasoning bool
+	// Signed: answers carry Answer.Signature, and the vendor wants it back with the next turn.
+	Signed bool
+	// Refusals: answers carry Answer.Refusal apart from their text.
+	Refusals bool
+	// CacheWrites: usage tells what was written to the prompt cache; CacheWrites1H: and what of it for an hour.
+	CacheWrites, CacheWrites1H bool
 	// Body spells a complete answer.
 	Body func(Answer) string
 	// Stream spells the same answer as a stream.
@@ -28,6 +36,15 @@ type Script struct {
 	StreamFailures []string
 	// Garbage is a piece of a stream that cannot be read.
 	Garbage string
+	// FinishReasons maps every reason that the vendor is known to give, in its own words, to ours.
+	FinishReasons map[string]string
+	// Waits are refusals that say when to come back.
+	Waits []Wait
+	// Check reads a request as strictly as the vendor does: unknown members, missing ones, wrong types, turns in an order
+	// that the vendor refuses. It returns what is wrong, "" for nothing.
+	Check func(*Call) string
+	// Embeddings spells the answer to a call for embeddings; nil if the dialect has none.
+	Embeddings func(vectors [][]float32, inputTokens int64) string
 }
 
 // Answer is what a vendor is to say.
@@ -38,9 +55,13 @@ type Answer struct {
 	Reasoning []string
 	Text      []string
 	Calls     []ToolCall
-	// FinishReason is one of ktms.v1.
-	FinishReason string
-	Usage        *ktmsv1.TokensUsage
+	// Refusal is the text of a refusal, where the dialect has it apart.
+	Refusal string
+	// Signature is opaque state that belongs to the reasoning, or to the calls if there is none.
+	Signature string
+	// FinishReason is one of ktms.v1. RawFinishReason, where it is set, is the vendor's own word instead.
+	FinishReason, RawFinishReason string
+	Usage                         *ktmsv1.TokensUsage
 }
 
 // ToolCall is a call that the model asks for; its arguments come in these pieces over a stream.
@@ -80,4 +101,14 @@ type Failure struct {
 	Kind   vendors.Kind
 	// Param is the request field that it names.
 	Param string
+}
+
+// Wait is an answer with an error status that says how long to wait; Want is what is to be made of it.
+type Wait struct {
+	Name   string
+	Status int
+	// Header holds names and values in turn.
+	Header []string
+	Body   string
+	Want   time.Duration
 }

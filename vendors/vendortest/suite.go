@@ -17,6 +17,8 @@ import (
 type Subject struct {
 	// New returns a Vendor whose calls go through carrier, or through connections of its own if carrier is nil.
 	New func(carrier http.RoundTripper) vendors.Vendor
+	// Key makes a credential of this vendor out of a secret; nil takes the secret as it is.
+	Key func(secret string) string
 	// Target points at an upstream. The suite replaces its key.
 	Target func(baseURL string) vendors.Target
 	Script Script
@@ -67,8 +69,15 @@ func newFixture(t *testing.T, s Subject) *fixture {
 	f := &fixture{T: t, Subject: s, up: NewUpstream(t)}
 	f.use(nil)
 	f.target = s.Target(f.up.URL)
-	f.target.Key = vendors.NewSecret(Key)
+	f.target.Key = s.credential(Key)
 	return f
+}
+
+func (s *Subject) credential(secret string) vendors.Secret {
+	if s.Key != nil {
+		secret = s.Key(secret)
+	}
+	return vendors.NewSecret(secret)
 }
 
 // use makes the calls go through carrier.

@@ -359,9 +359,11 @@ type GetEmbeddingsRequest struct {
 	Model  string   `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	Inputs []string `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	// Length of the vectors; 0 = the model's own.
-	Dimensions    int32             `protobuf:"varint,3,opt,name=dimensions,proto3" json:"dimensions,omitempty"`
-	Attributes    map[string]string `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ActionId      string            `protobuf:"bytes,5,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
+	Dimensions int32             `protobuf:"varint,3,opt,name=dimensions,proto3" json:"dimensions,omitempty"`
+	Attributes map[string]string `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ActionId   string            `protobuf:"bytes,5,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
+	// Inputs that are tokens already, for vendors of the OpenAI dialect. Set inputs or token_inputs, not both.
+	TokenInputs   []*TokenInput `protobuf:"bytes,6,rep,name=token_inputs,json=tokenInputs,proto3" json:"token_inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -431,6 +433,58 @@ func (x *GetEmbeddingsRequest) GetActionId() string {
 	return ""
 }
 
+func (x *GetEmbeddingsRequest) GetTokenInputs() []*TokenInput {
+	if x != nil {
+		return x.TokenInputs
+	}
+	return nil
+}
+
+// One input as the model's own tokens.
+type TokenInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []int32                `protobuf:"varint,1,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenInput) Reset() {
+	*x = TokenInput{}
+	mi := &file_ktms_v1_media_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenInput) ProtoMessage() {}
+
+func (x *TokenInput) ProtoReflect() protoreflect.Message {
+	mi := &file_ktms_v1_media_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenInput.ProtoReflect.Descriptor instead.
+func (*TokenInput) Descriptor() ([]byte, []int) {
+	return file_ktms_v1_media_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TokenInput) GetTokens() []int32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
 type Embedding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Position of the input.
@@ -442,7 +496,7 @@ type Embedding struct {
 
 func (x *Embedding) Reset() {
 	*x = Embedding{}
-	mi := &file_ktms_v1_media_proto_msgTypes[5]
+	mi := &file_ktms_v1_media_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +508,7 @@ func (x *Embedding) String() string {
 func (*Embedding) ProtoMessage() {}
 
 func (x *Embedding) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_media_proto_msgTypes[5]
+	mi := &file_ktms_v1_media_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +521,7 @@ func (x *Embedding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Embedding.ProtoReflect.Descriptor instead.
 func (*Embedding) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_media_proto_rawDescGZIP(), []int{5}
+	return file_ktms_v1_media_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Embedding) GetIndex() int32 {
@@ -498,7 +552,7 @@ type GetEmbeddingsResponse struct {
 
 func (x *GetEmbeddingsResponse) Reset() {
 	*x = GetEmbeddingsResponse{}
-	mi := &file_ktms_v1_media_proto_msgTypes[6]
+	mi := &file_ktms_v1_media_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +564,7 @@ func (x *GetEmbeddingsResponse) String() string {
 func (*GetEmbeddingsResponse) ProtoMessage() {}
 
 func (x *GetEmbeddingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_media_proto_msgTypes[6]
+	mi := &file_ktms_v1_media_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +577,7 @@ func (x *GetEmbeddingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEmbeddingsResponse.ProtoReflect.Descriptor instead.
 func (*GetEmbeddingsResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_media_proto_rawDescGZIP(), []int{6}
+	return file_ktms_v1_media_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetEmbeddingsResponse) GetEmbeddings() []*Embedding {
@@ -604,20 +658,25 @@ const file_ktms_v1_media_proto_rawDesc = "" +
 	"\x0fresolved_vendor\x18\x05 \x01(\tR\x0eresolvedVendor\x12!\n" +
 	"\fmatched_rule\x18\x06 \x01(\tR\vmatchedRule\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\tR\trequestId\"\xae\x02\n" +
+	"request_id\x18\a \x01(\tR\trequestId\"\x81\x04\n" +
 	"\x14GetEmbeddingsRequest\x12\x1d\n" +
-	"\x05model\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05model\x12#\n" +
-	"\x06inputs\x18\x02 \x03(\tB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x10R\x06inputs\x12'\n" +
+	"\x05model\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05model\x12!\n" +
+	"\x06inputs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x10R\x06inputs\x12'\n" +
 	"\n" +
 	"dimensions\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
 	"dimensions\x12M\n" +
 	"\n" +
 	"attributes\x18\x04 \x03(\v2-.ktms.v1.GetEmbeddingsRequest.AttributesEntryR\n" +
 	"attributes\x12\x1b\n" +
-	"\taction_id\x18\x05 \x01(\tR\bactionId\x1a=\n" +
+	"\taction_id\x18\x05 \x01(\tR\bactionId\x12A\n" +
+	"\ftoken_inputs\x18\x06 \x03(\v2\x13.ktms.v1.TokenInputB\t\xbaH\x06\x92\x01\x03\x10\x80\x10R\vtokenInputs\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"9\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x8f\x01\xbaH\x8b\x01\x1a\x88\x01\n" +
+	"\x15get_embeddings.inputs\x123set inputs or token_inputs, with at least one entry\x1a:(this.inputs.size() > 0) != (this.token_inputs.size() > 0)\"4\n" +
+	"\n" +
+	"TokenInput\x12&\n" +
+	"\x06tokens\x18\x01 \x03(\x05B\x0e\xbaH\v\x92\x01\b\b\x01\"\x04\x1a\x02(\x00R\x06tokens\"9\n" +
 	"\tEmbedding\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06vector\x18\x02 \x03(\x02R\x06vector\"\xe6\x01\n" +
@@ -645,33 +704,35 @@ func file_ktms_v1_media_proto_rawDescGZIP() []byte {
 	return file_ktms_v1_media_proto_rawDescData
 }
 
-var file_ktms_v1_media_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_ktms_v1_media_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_ktms_v1_media_proto_goTypes = []any{
 	(*SynthesizeSpeechRequest)(nil),  // 0: ktms.v1.SynthesizeSpeechRequest
 	(*SynthesizeSpeechResponse)(nil), // 1: ktms.v1.SynthesizeSpeechResponse
 	(*GenerateImageRequest)(nil),     // 2: ktms.v1.GenerateImageRequest
 	(*GenerateImageResponse)(nil),    // 3: ktms.v1.GenerateImageResponse
 	(*GetEmbeddingsRequest)(nil),     // 4: ktms.v1.GetEmbeddingsRequest
-	(*Embedding)(nil),                // 5: ktms.v1.Embedding
-	(*GetEmbeddingsResponse)(nil),    // 6: ktms.v1.GetEmbeddingsResponse
-	nil,                              // 7: ktms.v1.SynthesizeSpeechRequest.AttributesEntry
-	nil,                              // 8: ktms.v1.GenerateImageRequest.AttributesEntry
-	nil,                              // 9: ktms.v1.GetEmbeddingsRequest.AttributesEntry
-	(*TokensUsage)(nil),              // 10: ktms.v1.TokensUsage
+	(*TokenInput)(nil),               // 5: ktms.v1.TokenInput
+	(*Embedding)(nil),                // 6: ktms.v1.Embedding
+	(*GetEmbeddingsResponse)(nil),    // 7: ktms.v1.GetEmbeddingsResponse
+	nil,                              // 8: ktms.v1.SynthesizeSpeechRequest.AttributesEntry
+	nil,                              // 9: ktms.v1.GenerateImageRequest.AttributesEntry
+	nil,                              // 10: ktms.v1.GetEmbeddingsRequest.AttributesEntry
+	(*TokensUsage)(nil),              // 11: ktms.v1.TokensUsage
 }
 var file_ktms_v1_media_proto_depIdxs = []int32{
-	7,  // 0: ktms.v1.SynthesizeSpeechRequest.attributes:type_name -> ktms.v1.SynthesizeSpeechRequest.AttributesEntry
-	10, // 1: ktms.v1.SynthesizeSpeechResponse.usage:type_name -> ktms.v1.TokensUsage
-	8,  // 2: ktms.v1.GenerateImageRequest.attributes:type_name -> ktms.v1.GenerateImageRequest.AttributesEntry
-	10, // 3: ktms.v1.GenerateImageResponse.usage:type_name -> ktms.v1.TokensUsage
-	9,  // 4: ktms.v1.GetEmbeddingsRequest.attributes:type_name -> ktms.v1.GetEmbeddingsRequest.AttributesEntry
-	5,  // 5: ktms.v1.GetEmbeddingsResponse.embeddings:type_name -> ktms.v1.Embedding
-	10, // 6: ktms.v1.GetEmbeddingsResponse.usage:type_name -> ktms.v1.TokensUsage
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	8,  // 0: ktms.v1.SynthesizeSpeechRequest.attributes:type_name -> ktms.v1.SynthesizeSpeechRequest.AttributesEntry
+	11, // 1: ktms.v1.SynthesizeSpeechResponse.usage:type_name -> ktms.v1.TokensUsage
+	9,  // 2: ktms.v1.GenerateImageRequest.attributes:type_name -> ktms.v1.GenerateImageRequest.AttributesEntry
+	11, // 3: ktms.v1.GenerateImageResponse.usage:type_name -> ktms.v1.TokensUsage
+	10, // 4: ktms.v1.GetEmbeddingsRequest.attributes:type_name -> ktms.v1.GetEmbeddingsRequest.AttributesEntry
+	5,  // 5: ktms.v1.GetEmbeddingsRequest.token_inputs:type_name -> ktms.v1.TokenInput
+	6,  // 6: ktms.v1.GetEmbeddingsResponse.embeddings:type_name -> ktms.v1.Embedding
+	11, // 7: ktms.v1.GetEmbeddingsResponse.usage:type_name -> ktms.v1.TokensUsage
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_ktms_v1_media_proto_init() }
@@ -686,7 +747,7 @@ func file_ktms_v1_media_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ktms_v1_media_proto_rawDesc), len(file_ktms_v1_media_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

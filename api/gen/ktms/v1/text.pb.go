@@ -147,7 +147,9 @@ type GenerateTextRequest struct {
 	// verbatim, other dialects report them in dropped_params.
 	ExtraJson string `protobuf:"bytes,46,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
 	// Refuse with INVALID_ARGUMENT instead of dropping a parameter that the chosen vendor cannot carry.
-	StrictParams  bool `protobuf:"varint,47,opt,name=strict_params,json=strictParams,proto3" json:"strict_params,omitempty"`
+	StrictParams bool `protobuf:"varint,47,opt,name=strict_params,json=strictParams,proto3" json:"strict_params,omitempty"`
+	// Switches for a vendor's beta features, by header name: anthropic-beta, openai-beta. They travel to that vendor alone.
+	BetaHeaders   map[string]string `protobuf:"bytes,48,rep,name=beta_headers,json=betaHeaders,proto3" json:"beta_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,6 +457,13 @@ func (x *GenerateTextRequest) GetStrictParams() bool {
 	return false
 }
 
+func (x *GenerateTextRequest) GetBetaHeaders() map[string]string {
+	if x != nil {
+		return x.BetaHeaders
+	}
+	return nil
+}
+
 // Tokens of one call, as the vendor counted them.
 type TokensUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -478,8 +487,10 @@ type TokensUsage struct {
 	// Predicted output tokens that did and did not appear in the answer.
 	AcceptedPrediction int64 `protobuf:"varint,10,opt,name=accepted_prediction,json=acceptedPrediction,proto3" json:"accepted_prediction,omitempty"`
 	RejectedPrediction int64 `protobuf:"varint,11,opt,name=rejected_prediction,json=rejectedPrediction,proto3" json:"rejected_prediction,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What the call costs by the catalogue's prices, in nano-USD; 0 when the model has none.
+	CostNanousd   int64 `protobuf:"varint,12,opt,name=cost_nanousd,json=costNanousd,proto3" json:"cost_nanousd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TokensUsage) Reset() {
@@ -585,6 +596,13 @@ func (x *TokensUsage) GetAcceptedPrediction() int64 {
 func (x *TokensUsage) GetRejectedPrediction() int64 {
 	if x != nil {
 		return x.RejectedPrediction
+	}
+	return 0
+}
+
+func (x *TokensUsage) GetCostNanousd() int64 {
+	if x != nil {
+		return x.CostNanousd
 	}
 	return 0
 }
@@ -1185,7 +1203,7 @@ var File_ktms_v1_text_proto protoreflect.FileDescriptor
 
 const file_ktms_v1_text_proto_rawDesc = "" +
 	"\n" +
-	"\x12ktms/v1/text.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x15ktms/v1/content.proto\"\xcb\x15\n" +
+	"\x12ktms/v1/text.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x15ktms/v1/content.proto\"\x98\x17\n" +
 	"\x13GenerateTextRequest\x121\n" +
 	"\x06effort\x18\x01 \x01(\x0e2\x0f.ktms.v1.EffortB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06effort\x12f\n" +
 	"\n" +
@@ -1237,13 +1255,17 @@ const file_ktms_v1_text_proto_rawDesc = "" +
 	"\x10prompt_cache_key\x18- \x01(\tR\x0epromptCacheKey\x12\x1d\n" +
 	"\n" +
 	"extra_json\x18. \x01(\tR\textraJson\x12#\n" +
-	"\rstrict_params\x18/ \x01(\bR\fstrictParams\x1a=\n" +
+	"\rstrict_params\x18/ \x01(\bR\fstrictParams\x12\x8a\x01\n" +
+	"\fbeta_headers\x180 \x03(\v2-.ktms.v1.GenerateTextRequest.BetaHeadersEntryB8\xbaH5\x9a\x012\"\x1fr\x1dR\x0eanthropic-betaR\vopenai-beta*\x0fr\r\x18\x80\b2\b^[ -~]*$R\vbetaHeaders\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eLogitBiasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01:\xcb\x03\xbaH\xc7\x03\x1a\x97\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a>\n" +
+	"\x10BetaHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xcb\x03\xbaH\xc7\x03\x1a\x97\x01\n" +
 	"\x14generate_text.effort\x12=effort is required unless model_override or auto_route is set\x1a@this.effort != 0 || this.model_override != '' || this.auto_route\x1a\x86\x01\n" +
 	"\x15generate_text.content\x121a request needs messages or a request_instruction\x1a:this.messages.size() > 0 || this.request_instruction != ''\x1a\xa1\x01\n" +
 	"\"generate_text.response_schema_once\x12<set either response_schema or response_schema_json, not both\x1a=!has(this.response_schema) || this.response_schema_json == ''B\x19\n" +
@@ -1257,7 +1279,7 @@ const file_ktms_v1_text_proto_rawDesc = "" +
 	"\t_logprobsB\x0f\n" +
 	"\r_top_logprobsB\x04\n" +
 	"\x02_nB\x16\n" +
-	"\x14_parallel_tool_calls\"\x83\x03\n" +
+	"\x14_parallel_tool_calls\"\xa6\x03\n" +
 	"\vTokensUsage\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\x03R\x06output\x12\x1d\n" +
@@ -1273,7 +1295,8 @@ const file_ktms_v1_text_proto_rawDesc = "" +
 	"\testimated\x18\t \x01(\bR\testimated\x12/\n" +
 	"\x13accepted_prediction\x18\n" +
 	" \x01(\x03R\x12acceptedPrediction\x12/\n" +
-	"\x13rejected_prediction\x18\v \x01(\x03R\x12rejectedPrediction\"\xc9\x02\n" +
+	"\x13rejected_prediction\x18\v \x01(\x03R\x12rejectedPrediction\x12!\n" +
+	"\fcost_nanousd\x18\f \x01(\x03R\vcostNanousd\"\xc9\x02\n" +
 	"\x06Choice\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x120\n" +
@@ -1367,7 +1390,7 @@ func file_ktms_v1_text_proto_rawDescGZIP() []byte {
 }
 
 var file_ktms_v1_text_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ktms_v1_text_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ktms_v1_text_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_ktms_v1_text_proto_goTypes = []any{
 	(Effort)(0),                       // 0: ktms.v1.Effort
 	(*GenerateTextRequest)(nil),       // 1: ktms.v1.GenerateTextRequest
@@ -1378,32 +1401,34 @@ var file_ktms_v1_text_proto_goTypes = []any{
 	(*GenerateTextChunk)(nil),         // 6: ktms.v1.GenerateTextChunk
 	nil,                               // 7: ktms.v1.GenerateTextRequest.AttributesEntry
 	nil,                               // 8: ktms.v1.GenerateTextRequest.LogitBiasEntry
-	(*Message)(nil),                   // 9: ktms.v1.Message
-	(*structpb.Struct)(nil),           // 10: google.protobuf.Struct
-	(*Tool)(nil),                      // 11: ktms.v1.Tool
-	(*ToolChoice)(nil),                // 12: ktms.v1.ToolChoice
-	(*ToolCall)(nil),                  // 13: ktms.v1.ToolCall
-	(*ToolCallChunk)(nil),             // 14: ktms.v1.ToolCallChunk
+	nil,                               // 9: ktms.v1.GenerateTextRequest.BetaHeadersEntry
+	(*Message)(nil),                   // 10: ktms.v1.Message
+	(*structpb.Struct)(nil),           // 11: google.protobuf.Struct
+	(*Tool)(nil),                      // 12: ktms.v1.Tool
+	(*ToolChoice)(nil),                // 13: ktms.v1.ToolChoice
+	(*ToolCall)(nil),                  // 14: ktms.v1.ToolCall
+	(*ToolCallChunk)(nil),             // 15: ktms.v1.ToolCallChunk
 }
 var file_ktms_v1_text_proto_depIdxs = []int32{
 	0,  // 0: ktms.v1.GenerateTextRequest.effort:type_name -> ktms.v1.Effort
 	7,  // 1: ktms.v1.GenerateTextRequest.attributes:type_name -> ktms.v1.GenerateTextRequest.AttributesEntry
-	9,  // 2: ktms.v1.GenerateTextRequest.messages:type_name -> ktms.v1.Message
-	10, // 3: ktms.v1.GenerateTextRequest.response_schema:type_name -> google.protobuf.Struct
-	11, // 4: ktms.v1.GenerateTextRequest.tools:type_name -> ktms.v1.Tool
-	12, // 5: ktms.v1.GenerateTextRequest.tool_choice:type_name -> ktms.v1.ToolChoice
+	10, // 2: ktms.v1.GenerateTextRequest.messages:type_name -> ktms.v1.Message
+	11, // 3: ktms.v1.GenerateTextRequest.response_schema:type_name -> google.protobuf.Struct
+	12, // 4: ktms.v1.GenerateTextRequest.tools:type_name -> ktms.v1.Tool
+	13, // 5: ktms.v1.GenerateTextRequest.tool_choice:type_name -> ktms.v1.ToolChoice
 	8,  // 6: ktms.v1.GenerateTextRequest.logit_bias:type_name -> ktms.v1.GenerateTextRequest.LogitBiasEntry
-	13, // 7: ktms.v1.Choice.tool_calls:type_name -> ktms.v1.ToolCall
-	3,  // 8: ktms.v1.GenerateTextResponse.choices:type_name -> ktms.v1.Choice
-	2,  // 9: ktms.v1.GenerateTextResponse.usage:type_name -> ktms.v1.TokensUsage
-	1,  // 10: ktms.v1.GenerateTextStreamRequest.request:type_name -> ktms.v1.GenerateTextRequest
-	14, // 11: ktms.v1.GenerateTextChunk.tool_call_chunks:type_name -> ktms.v1.ToolCallChunk
-	2,  // 12: ktms.v1.GenerateTextChunk.usage:type_name -> ktms.v1.TokensUsage
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	9,  // 7: ktms.v1.GenerateTextRequest.beta_headers:type_name -> ktms.v1.GenerateTextRequest.BetaHeadersEntry
+	14, // 8: ktms.v1.Choice.tool_calls:type_name -> ktms.v1.ToolCall
+	3,  // 9: ktms.v1.GenerateTextResponse.choices:type_name -> ktms.v1.Choice
+	2,  // 10: ktms.v1.GenerateTextResponse.usage:type_name -> ktms.v1.TokensUsage
+	1,  // 11: ktms.v1.GenerateTextStreamRequest.request:type_name -> ktms.v1.GenerateTextRequest
+	15, // 12: ktms.v1.GenerateTextChunk.tool_call_chunks:type_name -> ktms.v1.ToolCallChunk
+	2,  // 13: ktms.v1.GenerateTextChunk.usage:type_name -> ktms.v1.TokensUsage
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ktms_v1_text_proto_init() }
@@ -1419,7 +1444,7 @@ func file_ktms_v1_text_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ktms_v1_text_proto_rawDesc), len(file_ktms_v1_text_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
