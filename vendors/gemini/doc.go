@@ -1,0 +1,2 @@
+// Package gemini speaks Google's generateContent API, and its batchEmbedContents for vectors.
+package gemini
