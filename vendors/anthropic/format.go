@@ -1,0 +1,126 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/schema"
+)
+
+// rules are what the vendor enforces of a schema. References are written out, since one must stand alone here, without
+// the description that generators like to put beside it, and must not lead back to itself.
+var rules = schema.Rules{
+	Keywords: []string{
+		"type", "anyOf", "allOf", "description", "title", "enum", "const", "properties", "additionalProperties", "required",
+		"items", "minItems", "format", "pattern",
+	},
+	Takes: func(keyword string, value json.RawMessage) bool {
+		switch keyword {
+		case "additionalProperties":
+			return string(value) == "false"
+		case "minItems":
+			return string(value) == "0" || string(value) == "1"
+		}
+		return true
+	},
+	Formats: []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
+	Rename:  map[string]string{"oneOf": "anyOf"},
+	Inline:  true,
+	Close:   true,
+}
+
+const (
+	jsonOnly   = "Answer with one JSON object and nothing else: no text around it, no code fence."
+	schemaOnly = "Answer with JSON that follows this JSON Schema and nothing else: no text around it, no code fence.\n\n"
+)
+
+// responseFormat asks for JSON. A schema that the vendor cannot enforce is said in the system text.
+func (e *encoder) responseFormat() {
+	r := e.req
+	s, err := schema.OfResponse(r)
+	if err != nil {
+		e.Wrong(vendors.ResponseSchema.Param(), err.Error())
+		return
+	}
+	if s == nil {
+		if e.Carries(vendors.JSONObject, r.GetJsonObject()) {
+			e.system = appendText(e.system, jsonOnly)
+		}
+		return
+	}
+	if !e.Carries(vendors.ResponseSchemaJSON, r.GetResponseSchemaJson() != "") && !e.Carries(vendors.ResponseSchema, r.GetResponseSchema() != nil) {
+		return
+	}
+	e.Carries(vendors.SchemaStrict, r.ResponseSchemaStrict != nil)
+	whole := e.titled(s.JSON())
+	if !e.gen.schemas {
+		e.system = appendText(e.system, schemaOnly+string(whole))
+		return
+	}
+	moved, err := s.Adapt(rules)
+	if err != nil {
+		e.Refuse(vendors.ResponseSchema.Param(), err.Error())
+		return
+	}
+	for _, keyword := range moved {
+		e.Drop(vendors.ResponseSchema.Param() + "." + keyword)
+	}
+	if loose(s.JSON(), moved) {
+		e.system = appendText(e.system, schemaOnly+string(whole))
+		return
+	}
+	e.format = e.titled(s.JSON())
+	e.enforced = len(moved) == 0
+}
+
+// titled gives a schema the name and the description that the request has for it.
+func (e *encoder) titled(text json.RawMessage) json.RawMessage {
+	r := e.req
+	name := e.Carries(vendors.SchemaName, r.GetResponseSchemaName() != "")
+	about := e.Carries(vendors.SchemaDescription, r.GetResponseSchemaDescription() != "")
+	members, err := openaiapi.ParseMembers(text)
+	if err != nil || !name && !about {
+		return text
+	}
+	var first openaiapi.Members
+	if name && members.Get("title") == nil {
+		first.Add("title", openaiapi.AppendString(nil, r.GetResponseSchemaName()))
+	}
+	if about {
+		description := r.GetResponseSchemaDescription()
+		var own string
+		if json.Unmarshal(members.Take("description"), &own) == nil && own != "" {
+			description += "\n" + own
+		}
+		first.Add("description", openaiapi.AppendString(nil, description))
+	}
+	return append(first, members...).AppendJSON(nil)
+}
+
+// loose reports whether the vendor would allow less than a schema does: it closes every object, so that one with members
+// of any name could only be empty.
+func loose(adapted json.RawMessage, moved []string) bool {
+	var tree any
+	return slices.Contains(moved, "additionalProperties") || json.Unmarshal(adapted, &tree) != nil || hasAnyObject(tree)
+}
+
+// hasAnyObject looks for objects without properties. Seeing one too many, among the values of an enum, does no harm.
+func hasAnyObject(tree any) bool {
+	switch node := tree.(type) {
+	case []any:
+		return slices.ContainsFunc(node, hasAnyObject)
+	case map[string]any:
+		kinds, _ := node["type"].([]any)
+		if node["properties"] == nil && (node["type"] == "object" || slices.Contains(kinds, any("object"))) {
+			return true
+		}
+		for _, inner := range node {
+			if hasAnyObject(inner) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,293 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
+)
+
+// maxBlocks bounds what a server can make this process remember of one answer. A request may declare 512 tools.
+const maxBlocks = 4096
+
+// wireEvent is any event of a stream.
+type wireEvent struct {
+	Type         string          `json:"type"`
+	Message      *wireMessage    `json:"message"`
+	Index        int64           `json:"index"`
+	ContentBlock json.RawMessage `json:"content_block"`
+	Delta        *wireDelta      `json:"delta"`
+	Usage        *wireUsage      `json:"usage"`
+	Error        json.RawMessage `json:"error"`
+}
+
+// wireDelta is the next piece of a block, or the end of the message.
+type wireDelta struct {
+	Type        string       `json:"type"`
+	Text        string       `json:"text"`
+	PartialJSON string       `json:"partial_json"`
+	Thinking    string       `json:"thinking"`
+	Signature   string       `json:"signature"`
+	StopReason  string       `json:"stop_reason"`
+	StopDetails *stopDetails `json:"stop_details"`
+}
+
+// stream turns the events of one answer into chunks.
+type stream struct {
+	target vendors.Target
+	names  map[string]string
+	blocks []*streamBlock // in the order in which they began
+	calls  int
+	usage  *wireUsage
+	told   *ktmsv1.TokensUsage // the usage that was yielded
+
+	id, model string
+	finished  bool
+	stopped   bool // message_stop came
+}
+
+// streamBlock is a content block that is coming, or came.
+type streamBlock struct {
+	wireBlock
+	index  int64 // the vendor's
+	raw    json.RawMessage
+	call   int // among the calls
+	length int // of the text
+	begun  bool
+	done   bool
+	// The thinking and the signature in pieces.
+	thinking, signature []byte
+}
+
+func newStream(t vendors.Target, names map[string]string) *stream {
+	return &stream{target: t, names: names}
+}
+
+// take reads the data of one event. Chunks may come together with an error that follows them.
+func (s *stream) take(name string, data []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	var w wireEvent
+	if err := json.Unmarshal(data, &w); err != nil {
+		if name == "error" {
+			return nil, apiError(s.target, 0, readError(data))
+		}
+		if string(data) == "[DONE]" { // of servers that imitate the API
+			return nil, nil
+		}
+		return nil, garbled(s.target, err)
+	}
+	if name == "error" || w.Type == "error" || w.Error != nil && string(w.Error) != "null" {
+		return nil, apiError(s.target, 0, readError(data))
+	}
+	switch w.Type {
+	case "message_start":
+		return s.start(w.Message), nil
+	case "content_block_start":
+		return s.begin(&w)
+	case "content_block_delta":
+		return s.piece(&w)
+	case "content_block_stop":
+		return s.complete(s.block(w.Index)), nil
+	case "message_delta":
+		return s.finish(&w), nil
+	case "message_stop":
+		s.stopped = true
+	}
+	return nil, nil // ping, and what is yet to be invented
+}
+
+// start says who answers.
+func (s *stream) start(m *wireMessage) []*ktmsv1.GenerateTextChunk {
+	if m == nil {
+		return nil
+	}
+	s.usage = s.usage.merge(m.Usage)
+	out := &ktmsv1.GenerateTextChunk{}
+	if s.id == "" {
+		s.id, out.VendorResponseId = m.ID, m.ID
+	}
+	if s.model == "" {
+		s.model, out.VendorModel = m.Model, m.Model
+	}
+	if out.GetVendorResponseId() == "" && out.GetVendorModel() == "" {
+		return nil
+	}
+	return []*ktmsv1.GenerateTextChunk{out}
+}
+
+func (s *stream) block(index int64) *streamBlock {
+	for i := len(s.blocks) - 1; i >= 0; i-- {
+		if s.blocks[i].index == index {
+			return s.blocks[i]
+		}
+	}
+	return nil
+}
+
+// begin takes in a new block, with whatever of it comes at once.
+func (s *stream) begin(w *wireEvent) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	b := &streamBlock{index: w.Index, raw: w.ContentBlock}
+	if err := json.Unmarshal(w.ContentBlock, &b.wireBlock); err != nil {
+		return nil, garbled(s.target, err)
+	}
+	if len(s.blocks) == maxBlocks {
+		return nil, unavailable(s.target, "answered with more content blocks than can be")
+	}
+	s.blocks = append(s.blocks, b)
+	out := &ktmsv1.GenerateTextChunk{}
+	switch b.Type {
+	case "text":
+		out.Delta, b.length = b.Text, len(b.Text)
+	case "thinking":
+		b.thinking, b.signature = []byte(b.Thinking), []byte(b.Signature)
+		out.ReasoningDelta = b.Thinking
+	case "tool_use":
+		b.call, b.ID = s.calls, callID(b.ID, s.calls)
+		s.calls++
+		out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{Index: int32(b.call), Id: b.ID, Name: ownName(s.names, b.Name), Type: "function"}}
+	}
+	return content(out), nil
+}
+
+// content is a chunk, if there is anything in it.
+func content(c *ktmsv1.GenerateTextChunk) []*ktmsv1.GenerateTextChunk {
+	if !vendors.HasContent(c) {
+		return nil
+	}
+	return []*ktmsv1.GenerateTextChunk{c}
+}
+
+// piece takes in the next piece of a block.
+func (s *stream) piece(w *wireEvent) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	b := s.block(w.Index)
+	if b == nil || w.Delta == nil {
+		return nil, unavailable(s.target, "sent a piece of a content block that did not begin")
+	}
+	out := &ktmsv1.GenerateTextChunk{}
+	switch d := w.Delta; {
+	case d.Type == "text_delta" && b.Type == "text":
+		out.Delta = d.Text
+		b.length += len(d.Text)
+	case d.Type == "thinking_delta" && b.Type == "thinking":
+		out.ReasoningDelta = d.Thinking
+		b.thinking = append(b.thinking, d.Thinking...)
+	case d.Type == "signature_delta" && b.Type == "thinking":
+		b.signature = append(b.signature, d.Signature...)
+	case d.Type == "input_json_delta" && b.Type == "tool_use" && d.PartialJSON != "":
+		b.begun = true
+		out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{Index: int32(b.call), Arguments: d.PartialJSON}}
+	}
+	return content(out), nil
+}
+
+// complete ends a block. A call whose arguments did not come in pieces has them from its beginning, or none.
+func (s *stream) complete(b *streamBlock) []*ktmsv1.GenerateTextChunk {
+	if b == nil || b.done {
+		return nil
+	}
+	b.done = true
+	if b.Type != "tool_use" || b.begun {
+		return nil
+	}
+	return []*ktmsv1.GenerateTextChunk{{ToolCallChunks: []*ktmsv1.ToolCallChunk{{Index: int32(b.call), Arguments: arguments(b.Input)}}}}
+}
+
+// finish takes in the end of the message, with the thinking that has to come back and the usage.
+func (s *stream) finish(w *wireEvent) []*ktmsv1.GenerateTextChunk {
+	s.usage = s.usage.merge(w.Usage)
+	if w.Delta == nil || w.Delta.StopReason == "" || s.finished {
+		return nil
+	}
+	var out []*ktmsv1.GenerateTextChunk
+	for _, b := range s.blocks {
+		out = append(out, s.complete(b)...) // some servers forget to
+	}
+	s.finished = true
+	s.told = s.usage.counted()
+	last := &ktmsv1.GenerateTextChunk{RefusalDelta: w.Delta.StopDetails.explanation(), Opaque: sealThoughts(s.target.Model, s.thoughts()), Usage: s.told}
+	last.FinishReason, last.RawFinishReason = finish(w.Delta.StopReason, s.calls > 0)
+	if s.usage != nil {
+		last.ServiceTier = s.usage.ServiceTier
+	}
+	return append(out, last)
+}
+
+// thoughts are the thinking blocks as they would have come in one piece, and what stands between them.
+func (s *stream) thoughts() []thought {
+	var out []thought
+	for _, b := range s.blocks {
+		b.Thinking, b.Signature = string(b.thinking), string(b.signature)
+		switch {
+		case b.binding():
+			out = append(out, thought{raw: b.whole()})
+		case b.Type == "text":
+			out = append(out, thought{text: b.length})
+		case b.Type == "tool_use":
+			out = append(out, thought{call: b.ID})
+		}
+	}
+	return out
+}
+
+// whole is a thinking block with all of its pieces.
+func (b *streamBlock) whole() json.RawMessage {
+	members, err := openaiapi.ParseMembers(b.raw)
+	if err != nil || b.Type != "thinking" {
+		return b.raw
+	}
+	for _, piece := range []struct{ name, text string }{{"thinking", b.Thinking}, {"signature", b.Signature}} {
+		value := openaiapi.AppendString(nil, piece.text)
+		replaced := false
+		for i := range members {
+			if members[i].Name == piece.name {
+				members[i].Value, replaced = value, true
+			}
+		}
+		if !replaced {
+			members.Add(piece.name, value)
+		}
+	}
+	return members.AppendJSON(nil)
+}
+
+// whole reads an answer that came in one piece where a stream was asked for.
+func (s *stream) whole(body []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	response, failed := decode(s.target, s.names, body)
+	if failed != nil {
+		return nil, failed
+	}
+	c := response.GetChoices()[0]
+	chunk := &ktmsv1.GenerateTextChunk{
+		VendorResponseId: response.GetVendorResponseId(), VendorModel: response.GetVendorModel(), ServiceTier: response.GetServiceTier(),
+		Delta: c.GetText(), ReasoningDelta: c.GetReasoning(), RefusalDelta: c.GetRefusal(), Opaque: c.GetOpaque(),
+		FinishReason: c.GetFinishReason(), RawFinishReason: c.GetRawFinishReason(), Usage: response.GetUsage(),
+	}
+	for at, call := range c.GetToolCalls() {
+		chunk.ToolCallChunks = append(chunk.ToolCallChunks, &ktmsv1.ToolCallChunk{
+			Index: int32(at), Id: call.GetId(), Name: call.GetName(), Arguments: call.GetArguments(), Type: call.GetType()})
+	}
+	return []*ktmsv1.GenerateTextChunk{chunk}, nil
+}
+
+// end is what remains to be said at the end of a stream, and the error that it ends in. A connection that is cut after
+// the answer had finished took nothing away. What was counted before that is only the beginning, and is not told.
+func (s *stream) end(cause *vendors.Error) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	switch {
+	case s.finished && (cause == nil || cause.Kind == vendors.Unavailable):
+		cause = nil
+	case cause == nil && s.id == "" && len(s.blocks) == 0:
+		cause = unavailable(s.target, "the stream ended without an answer")
+	case cause == nil:
+		cause = unavailable(s.target, "the stream ended before the answer did")
+	}
+	counted := s.usage.counted()
+	if cause != nil || s.told == nil && counted == nil || s.told != nil && equal(s.told, counted) {
+		return nil, cause
+	}
+	return []*ktmsv1.GenerateTextChunk{{Usage: counted}}, nil
+}
+
+func equal(a, b *ktmsv1.TokensUsage) bool {
+	return a.GetInput() == b.GetInput() && a.GetOutput() == b.GetOutput() && a.GetCacheRead() == b.GetCacheRead() &&
+		a.GetCacheWrite() == b.GetCacheWrite() && a.GetCacheWrite_1H() == b.GetCacheWrite_1H() && a.GetReasoning() == b.GetReasoning()
+}
