@@ -113,7 +113,7 @@ func (v *Vendor) begin(ctx context.Context, t vendors.Target, req *ktmsv1.Genera
 		return nil, failed
 	}
 	d := dialectOf(t.Vendor)
-	address, failed := endpoint(t, d)
+	address, failed := endpoint(t, d, chatPath)
 	if failed != nil {
 		return nil, failed
 	}

@@ -32,22 +32,20 @@ type dialect struct {
 	usageUnasked bool
 	// shortToolIDs: ids of tool calls have to be nine letters and digits.
 	shortToolIDs bool
-	// maxToolID is the longest id of a tool call; 0 is no limit.
-	maxToolID int
 }
 
-// openaiToolID is the longest id of a tool call that OpenAI takes.
-const openaiToolID = 40
+// maxToolID is the longest id of a tool call that OpenAI takes. Other vendors' ids can be longer.
+const maxToolID = 40
 
 // bothReasonings: llama.cpp reads the one, Ollama the other, vLLM either, depending on its age.
 var bothReasonings = []string{"reasoning_content", "reasoning"}
 
 var dialects = map[string]dialect{
 	vendors.OpenAI: {
-		baseURL: "https://api.openai.com/v1", newMaxTokens: true, enforces: true, maxToolID: openaiToolID,
+		baseURL: "https://api.openai.com/v1", newMaxTokens: true, enforces: true,
 	},
 	vendors.Azure: {
-		azure: true, newMaxTokens: true, enforces: true, maxToolID: openaiToolID,
+		azure: true, newMaxTokens: true, enforces: true,
 	},
 	vendors.DeepSeek: {
 		baseURL: "https://api.deepseek.com", reasoning: []string{"reasoning_content"},

@@ -378,13 +378,22 @@ func TestEndpoint(t *testing.T) {
 		{vendors.Azure, "https://r.openai.azure.com?api-version=2024-10-21", "https://r.openai.azure.com/openai/deployments/my%2Fmodel%201/chat/completions?api-version=2024-10-21"},
 		{vendors.Azure, "https://r.openai.azure.com/openai?api-version=2024-10-21", "https://r.openai.azure.com/openai/deployments/my%2Fmodel%201/chat/completions?api-version=2024-10-21"},
 	} {
-		got, err := endpoint(vendors.Target{Vendor: c.vendor, Model: "my/model 1", BaseURL: c.base}, dialectOf(c.vendor))
+		got, err := endpoint(vendors.Target{Vendor: c.vendor, Model: "my/model 1", BaseURL: c.base}, dialectOf(c.vendor), chatPath)
 		if err != nil || got != c.want {
 			t.Errorf("%s %s: %s %v", c.vendor, c.base, got, err)
 		}
 	}
+	for _, c := range []struct{ vendor, base, want string }{
+		{vendors.OpenAI, "", "https://api.openai.com/v1/embeddings"},
+		{vendors.Ollama, "http://127.0.0.1:11434/v1/chat/completions", "http://127.0.0.1:11434/v1/embeddings"},
+		{vendors.Azure, "https://r.openai.azure.com?api-version=2024-10-21", "https://r.openai.azure.com/openai/deployments/m/embeddings?api-version=2024-10-21"},
+	} {
+		if got, err := endpoint(vendors.Target{Vendor: c.vendor, Model: "m", BaseURL: c.base}, dialectOf(c.vendor), embeddingsPath); err != nil || got != c.want {
+			t.Errorf("%s %s: %s %v", c.vendor, c.base, got, err)
+		}
+	}
 	for _, base := range []string{"", "ftp://x", "host:80", "http://", "https://user:hidden@ho st/", "://hidden"} {
-		_, err := endpoint(vendors.Target{Vendor: vendors.Azure, BaseURL: base}, dialectOf(vendors.Azure))
+		_, err := endpoint(vendors.Target{Vendor: vendors.Azure, BaseURL: base}, dialectOf(vendors.Azure), chatPath)
 		if err == nil || err.Kind != vendors.Denied || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: %v", base, err)
 		}

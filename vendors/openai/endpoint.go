@@ -7,13 +7,17 @@ import (
 	"github.com/ai-process/ktms/vendors"
 )
 
-const chatPath = "/chat/completions"
+// The paths of the API below its base.
+const (
+	chatPath       = "/chat/completions"
+	embeddingsPath = "/embeddings"
+)
 
-// endpoint is the address of a target's chat completions.
+// endpoint is the address of a target's API. A base URL may name the chat path itself, too.
 //
 // A base URL without a path is taken for a host whose API is under /v1, as it is for every server but DeepSeek's, which
 // has it at both places.
-func endpoint(t vendors.Target, d *dialect) (string, *vendors.Error) {
+func endpoint(t vendors.Target, d *dialect, api string) (string, *vendors.Error) {
 	base := t.BaseURL
 	if base == "" {
 		base = d.baseURL
@@ -28,15 +32,16 @@ func endpoint(t vendors.Target, d *dialect) (string, *vendors.Error) {
 	}
 	u.Fragment = ""
 	path := strings.TrimRight(u.Path, "/")
+	named := strings.HasSuffix(path, chatPath)
+	path = strings.TrimSuffix(path, chatPath)
 	switch {
 	case d.azure:
-		azurePath(u, path, t.Model)
+		azurePath(u, path, t.Model, api)
 		return u.String(), nil
-	case strings.HasSuffix(path, chatPath):
-	case path == "" && base != d.baseURL:
-		path = "/v1" + chatPath
+	case path == "" && base != d.baseURL && !named:
+		path = "/v1" + api
 	default:
-		path += chatPath
+		path += api
 	}
 	u.Path, u.RawPath = path, ""
 	return u.String(), nil
@@ -44,14 +49,14 @@ func endpoint(t vendors.Target, d *dialect) (string, *vendors.Error) {
 
 // azurePath addresses a deployment by its path where the endpoint names a dated api-version, and otherwise the newer
 // API, where the model in the body is the deployment.
-func azurePath(u *url.URL, path, model string) {
+func azurePath(u *url.URL, path, model, api string) {
 	version := u.Query().Get("api-version")
 	newer := strings.HasSuffix(path, "/v1") || version == "" || version == "preview" || version == "v1"
 	path = strings.TrimSuffix(strings.TrimSuffix(path, "/v1"), "/openai")
 	if newer {
-		u.Path, u.RawPath = path+"/openai/v1"+chatPath, ""
+		u.Path, u.RawPath = path+"/openai/v1"+api, ""
 		return
 	}
-	u.Path = path + "/openai/deployments/" + model + chatPath
-	u.RawPath = path + "/openai/deployments/" + url.PathEscape(model) + chatPath
+	u.Path = path + "/openai/deployments/" + model + api
+	u.RawPath = path + "/openai/deployments/" + url.PathEscape(model) + api
 }

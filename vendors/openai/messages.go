@@ -198,7 +198,7 @@ const (
 // toolID rewrites an id where the vendor wants short ones, or this one is longer than it takes. The same id gives the same short one, so that a call and its
 // result stay together without anything to remember.
 func (e *encoder) toolID(id string) string {
-	if !e.shortToolIDs && (e.maxToolID == 0 || len(id) <= e.maxToolID) || isShortID(id) {
+	if !e.shortToolIDs && len(id) <= maxToolID || isShortID(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))

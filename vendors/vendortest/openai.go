@@ -1,8 +1,11 @@
 package vendortest
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/openaiapi"
@@ -11,7 +14,7 @@ import (
 // OpenAI spells the OpenAI chat dialect.
 func OpenAI() Script {
 	return Script{
-		UnaryType: "application/json", StreamType: "text/event-stream", SSE: true, Reasoning: true,
+		UnaryType: "application/json", StreamType: "text/event-stream", SSE: true, Reasoning: true, Refusals: true, CacheWrites: true,
 		Body: openaiBody, Stream: openaiStream,
 		Failure: func(message string) string {
 			return string((&openaiapi.ErrorBody{Message: message, Type: "some_error"}).AppendJSON(nil))
@@ -30,8 +33,41 @@ func OpenAI() Script {
 			"event: error\ndata: {\"message\":\"the engine is down\"}\n\n",
 			"event: error\ndata: the engine is down\n\n",
 		},
-		Garbage: "data: {\"id\":\"x\",\"choices\":[{]}\n\n",
+		Garbage:       "data: {\"id\":\"x\",\"choices\":[{]}\n\n",
+		FinishReasons: openaiReasons, Waits: openaiWaits, Check: openaiCheck, Embeddings: openaiEmbeddings,
 	}
+}
+
+var openaiReasons = map[string]string{
+	"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter", "function_call": "tool_calls",
+	"model_length": "length", "error": MeansBroken, "insufficient_system_resource": MeansBroken, "eos_token": "stop", "safety": "content_filter",
+}
+
+const rateLimited = `{"error":{"message":"slow down","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`
+
+var openaiWaits = []Wait{
+	{"seconds", http.StatusTooManyRequests, []string{"Retry-After", "7"}, rateLimited, 7 * time.Second},
+	{"milliseconds win", http.StatusTooManyRequests, []string{"Retry-After", "7", "Retry-After-Ms", "1500"}, rateLimited, 1500 * time.Millisecond},
+	{"a date, by the sender's clock", http.StatusServiceUnavailable, []string{"Date", "Mon, 30 Nov 2026 12:00:00 GMT", "Retry-After", "Mon, 30 Nov 2026 12:01:30 GMT"}, `{}`, 90 * time.Second},
+	{"the limit that is used up", http.StatusTooManyRequests, []string{"X-Ratelimit-Remaining-Requests", "3", "X-Ratelimit-Reset-Requests", "9s", "X-Ratelimit-Remaining-Tokens", "0", "X-Ratelimit-Reset-Tokens", "6m0s"}, rateLimited, 6 * time.Minute},
+	{"the limit that is used up, Mistral", http.StatusTooManyRequests, []string{"X-Ratelimit-Remaining-Tokens-Minute", "0", "X-Ratelimit-Reset-Tokens-Minute", "12"}, rateLimited, 12 * time.Second},
+	{"none", http.StatusTooManyRequests, nil, rateLimited, 0},
+	{"nonsense", http.StatusTooManyRequests, []string{"Retry-After", "-1"}, rateLimited, 0},
+}
+
+// openaiEmbeddings gives the vectors in reverse: their index counts.
+func openaiEmbeddings(vectors [][]float32, inputTokens int64) string {
+	var data []map[string]any
+	for i, v := range vectors {
+		data = append(data, map[string]any{"object": "embedding", "index": i, "embedding": v})
+	}
+	slices.Reverse(data)
+	text, err := json.Marshal(map[string]any{"object": "list", "model": "m", "data": data,
+		"usage": map[string]any{"prompt_tokens": inputTokens, "total_tokens": inputTokens}})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 func openaiUsage(a Answer) *openaiapi.Usage {
@@ -50,7 +86,7 @@ func openaiUsage(a Answer) *openaiapi.Usage {
 }
 
 func openaiBody(a Answer) string {
-	m := openaiapi.Message{Role: "assistant", ReasoningContent: strings.Join(a.Reasoning, ""), Content: openaiapi.NullContent()}
+	m := openaiapi.Message{Role: "assistant", ReasoningContent: strings.Join(a.Reasoning, ""), Refusal: a.Refusal, Content: openaiapi.NullContent()}
 	if a.Text != nil {
 		m.Content = openaiapi.TextContent(strings.Join(a.Text, ""))
 	}
@@ -59,7 +95,7 @@ func openaiBody(a Answer) string {
 			Function: &openaiapi.FunctionCall{Name: c.Name, Arguments: strings.Join(c.Arguments, "")}})
 	}
 	r := openaiapi.ChatResponse{ID: a.ID, Object: "chat.completion", Created: 1, Model: a.Model,
-		Choices: []openaiapi.Choice{{Message: m, FinishReason: a.FinishReason}}, Usage: openaiUsage(a)}
+		Choices: []openaiapi.Choice{{Message: m, FinishReason: a.reason()}}, Usage: openaiUsage(a)}
 	return string(r.AppendJSON(nil))
 }
 
@@ -71,7 +107,7 @@ func openaiStream(a Answer) Stream {
 	delta := func(d openaiapi.Delta) string { return event(nil, openaiapi.ChunkChoice{Delta: d}) }
 	s := Stream{
 		Preamble: []string{delta(openaiapi.Delta{Role: "assistant", Content: openaiapi.TextContent("")})},
-		Finish:   []string{event(nil, openaiapi.ChunkChoice{FinishReason: a.FinishReason})},
+		Finish:   []string{event(nil, openaiapi.ChunkChoice{FinishReason: a.reason()})},
 		End:      []string{openaiapi.DoneEvent},
 	}
 	for _, piece := range a.Reasoning {
@@ -79,6 +115,9 @@ func openaiStream(a Answer) Stream {
 	}
 	for _, piece := range a.Text {
 		s.Content = append(s.Content, delta(openaiapi.Delta{Content: openaiapi.TextContent(piece)}))
+	}
+	if a.Refusal != "" {
+		s.Content = append(s.Content, delta(openaiapi.Delta{Refusal: a.Refusal[:3]}), delta(openaiapi.Delta{Refusal: a.Refusal[3:]}))
 	}
 	for i, c := range a.Calls {
 		index := new(int64(i))

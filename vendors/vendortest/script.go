@@ -13,6 +13,8 @@ type Script struct {
 	UnaryType, StreamType string
 	// SSE: streams are server-sent events.
 	SSE bool
+	// Nameless: answers carry neither an id nor the model that gave them.
+	Nameless bool
 	// Reasoning: the dialect shows reasoning.
 	Reasoning bool
 	// Signed: answers carry Answer.Signature, and the vendor wants it back with the next turn.
@@ -62,6 +64,14 @@ type Answer struct {
 	// FinishReason is one of ktms.v1. RawFinishReason, where it is set, is the vendor's own word instead.
 	FinishReason, RawFinishReason string
 	Usage                         *ktmsv1.TokensUsage
+}
+
+// reason is the word with which the answer ends, in dialects whose words are ours.
+func (a Answer) reason() string {
+	if a.RawFinishReason != "" {
+		return a.RawFinishReason
+	}
+	return a.FinishReason
 }
 
 // ToolCall is a call that the model asks for; its arguments come in these pieces over a stream.

@@ -37,6 +37,7 @@ func Run(t *testing.T, s Subject) {
 		cases []testCase
 	}{
 		{"answers", answerCases}, {"leaving", leavingCases}, {"faults", faultCases}, {"statuses", statusCases}, {"hygiene", hygieneCases},
+		{"fields", fieldCases}, {"content", contentCases}, {"reasons", reasonCases}, {"embeddings", embeddingCases},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.cases {
