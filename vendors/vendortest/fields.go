@@ -296,14 +296,15 @@ func (f *fixture) probe(field vendors.Field, p probe, how vendors.Carriage) {
 	for i, set := range p.set {
 		with, dropped, err := f.sent(build(set))
 		changed := !bytes.Equal(plain, with)
-		if p.param == canaryMember && len(dropped) > 0 {
-			p.param = dropped[0] // each further member has a name of its own
+		param := p.param
+		if param == canaryMember && len(dropped) > 0 {
+			param = dropped[0] // each further member has a name of its own
 		}
 		switch how {
 		case vendors.Refused:
 			f.wants(err, vendors.Unsupported)
 		case vendors.Dropped:
-			if err != nil || changed || !slices.Contains(dropped, p.param) {
+			if err != nil || changed || !slices.Contains(dropped, param) {
 				f.Errorf("value %d: dropped %v, changed %v, %v:\n%s", i, dropped, changed, err, with)
 			}
 			_, _, err = f.sent(build(set, func(r *ktmsv1.GenerateTextRequest) { r.StrictParams = true }))
@@ -312,10 +313,10 @@ func (f *fixture) probe(field vendors.Field, p probe, how vendors.Carriage) {
 			if err != nil {
 				f.Fatalf("value %d: %v", i, err)
 			}
-			if changed && !slices.Contains(dropped, p.param) || p.same {
+			if changed && !slices.Contains(dropped, param) || p.same {
 				carried = true
 			}
-			if !changed && !p.same && !slices.Contains(dropped, p.param) {
+			if !changed && !p.same && !slices.Contains(dropped, param) {
 				f.Errorf("value %d is lost without a word", i)
 			}
 			if how == vendors.Native && changed && !strings.Contains(string(with), p.canary) {

@@ -17,6 +17,8 @@ type Script struct {
 	Nameless bool
 	// Reasoning: the dialect shows reasoning.
 	Reasoning bool
+	// ReasoningUncounted: usage does not tell reasoning from the rest of the output.
+	ReasoningUncounted bool
 	// Signed: answers carry Answer.Signature, and the vendor wants it back with the next turn.
 	Signed bool
 	// Refusals: answers carry Answer.Refusal apart from their text.

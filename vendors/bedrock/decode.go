@@ -1,0 +1,158 @@
+package bedrock
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// decode turns a complete answer into ours. Its errors have no status; the caller knows it.
+func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextResponse, *vendors.Error) {
+	message, ok := out.Output.(*types.ConverseOutputMemberMessage)
+	if !ok {
+		return nil, c.unavailable(c.explain("answered without a message"))
+	}
+	choice := &ktmsv1.Choice{}
+	var thoughts []thought
+	inputs := toolInputs(c.exchange.body, len(message.Value.Content))
+	for i, block := range message.Value.Content {
+		switch b := block.(type) {
+		case *types.ContentBlockMemberText:
+			choice.Text += b.Value
+		case *types.ContentBlockMemberCitationsContent:
+			for _, piece := range b.Value.Content {
+				if text, ok := piece.(*types.CitationGeneratedContentMemberText); ok {
+					choice.Text += text.Value
+				}
+			}
+		case *types.ContentBlockMemberReasoningContent:
+			t := readThought(b.Value)
+			choice.Reasoning += t.Text
+			thoughts = append(thoughts, t)
+		case *types.ContentBlockMemberToolUse:
+			if b.Value.Type == types.ToolUseTypeServerToolUse {
+				continue // the vendor answers those itself
+			}
+			if text(b.Value.Name) == "" {
+				return nil, c.unavailable("answered with a tool call without a name")
+			}
+			choice.ToolCalls = append(choice.ToolCalls, &ktmsv1.ToolCall{
+				Id: text(b.Value.ToolUseId), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: inputs[i],
+			})
+		}
+	}
+	said := choice.Text != "" || choice.Reasoning != "" || len(choice.ToolCalls) > 0
+	ending, failed := c.finish(string(out.StopReason), said, len(choice.ToolCalls) > 0)
+	if failed != nil {
+		return nil, failed
+	}
+	if ending.blocked {
+		return nil, c.blocked(string(out.StopReason), choice.Text)
+	}
+	choice.FinishReason, choice.RawFinishReason = ending.ours, ending.raw
+	choice.Opaque = sealReasoning(c.target.Model, thoughts)
+	response := &ktmsv1.GenerateTextResponse{Choices: []*ktmsv1.Choice{choice}, Usage: usage(out.Usage)}
+	if out.ServiceTier != nil {
+		response.ServiceTier = string(out.ServiceTier.Type)
+	}
+	if out.Trace != nil && out.Trace.PromptRouter != nil {
+		response.VendorModel = text(out.Trace.PromptRouter.InvokedModelId)
+	}
+	return response, nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func readThought(block types.ReasoningContentBlock) thought {
+	switch b := block.(type) {
+	case *types.ReasoningContentBlockMemberReasoningText:
+		return thought{Text: text(b.Value.Text), Signature: text(b.Value.Signature)}
+	case *types.ReasoningContentBlockMemberRedactedContent:
+		return thought{Redacted: b.Value}
+	}
+	return thought{}
+}
+
+// toolInputs are the arguments of an answer's calls by the place of their blocks, as the vendor wrote them. The SDK's
+// documents lose the order of members.
+func toolInputs(body []byte, blocks int) []string {
+	out := make([]string, blocks)
+	var wire struct {
+		Output struct {
+			Message struct {
+				Content []struct {
+					ToolUse *struct {
+						Input json.RawMessage `json:"input"`
+					} `json:"toolUse"`
+				} `json:"content"`
+			} `json:"message"`
+		} `json:"output"`
+	}
+	_ = json.Unmarshal(body, &wire) // the SDK has read it
+	for i := range out {
+		out[i] = "{}"
+		if i < len(wire.Output.Message.Content) {
+			if use := wire.Output.Message.Content[i].ToolUse; use != nil && len(use.Input) > 0 && string(use.Input) != "null" {
+				out[i] = string(use.Input)
+			}
+		}
+	}
+	return out
+}
+
+// callerName turns a tool's name back that was rewritten on the way.
+func (c *call) callerName(wire string) string {
+	if name, ok := c.encoded.names[wire]; ok {
+		return name
+	}
+	return wire
+}
+
+// finishReasons maps every reason that the vendor is known to give. guardrail_intervened and content_filtered let the
+// call go on to the next candidate where nothing was said yet.
+var finishReasons = map[string]string{
+	"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "max_tokens": "length",
+	"model_context_window_exceeded": "length", "guardrail_intervened": "content_filter", "content_filtered": "content_filter",
+}
+
+// ktmsReasons are the words of ktms.v1.
+var ktmsReasons = map[string]bool{"stop": true, "length": true, "tool_calls": true, "content_filter": true}
+
+// ending is why an answer ended. raw is the vendor's word where it is not one of ours.
+type ending struct {
+	ours, raw string
+	blocked   bool
+}
+
+// finish maps a finish reason. An unknown word after something was said is a normal end; after nothing it is a failure,
+// and so is a model that wrote what cannot be read: another try can succeed.
+func (c *call) finish(reason string, said, calls bool) (ending, *vendors.Error) {
+	ours, known := finishReasons[reason]
+	switch {
+	case strings.HasPrefix(reason, "malformed_"), !known && !said:
+		if reason == "" {
+			return ending{}, c.unavailable("answered with nothing")
+		}
+		return ending{}, c.unavailable("the answer ended with " + c.creds.shown(reason))
+	case !known:
+		ours = "stop"
+	}
+	if ours == "stop" && calls {
+		ours = "tool_calls"
+	}
+	out := ending{ours: ours, blocked: ours == "content_filter"}
+	if !ktmsReasons[reason] {
+		out.raw = reason
+	}
+	return out, nil
+}

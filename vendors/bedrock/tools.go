@@ -1,0 +1,148 @@
+package bedrock
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/schema"
+)
+
+// noCalls stands in the system prompt where calls are not wanted but the history holds some: the vendor then demands the
+// tools, and has no choice that forbids them.
+const noCalls = "Do not call any tool now. Answer in text."
+
+// openSchema takes any arguments.
+const openSchema = `{"type":"object","properties":{}}`
+
+// tools declares the tools and the choice among them.
+func (e *encoder) tools() {
+	choice := e.req.GetToolChoice()
+	mode := choice.GetMode()
+	raw := choice.GetRawJson() != ""
+	e.Carries(vendors.ToolChoiceRaw, raw)
+	none := !raw && mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE && e.Carries(vendors.ToolChoiceNone, true)
+	used := e.used()
+	var config types.ToolConfiguration
+	if e.Carries(vendors.Tools, len(e.req.GetTools()) > 0) {
+		for i, t := range e.req.GetTools() {
+			config.Tools = append(config.Tools, e.tool(fmt.Sprintf("tools[%d]", i), t)...)
+		}
+	}
+	if none && used == nil {
+		return // without tools there are no calls
+	}
+	if config.Tools == nil {
+		for _, name := range used {
+			config.Tools = append(config.Tools, &types.ToolMemberToolSpec{Value: types.ToolSpecification{
+				Name: &name, InputSchema: &types.ToolInputSchemaMemberJson{Value: newDocument(json.RawMessage(openSchema))},
+			}})
+		}
+	}
+	if config.Tools == nil {
+		return
+	}
+	if none {
+		e.rules = append(e.rules, noCalls)
+	} else if !raw {
+		e.choose(&config, choice)
+	}
+	e.out.ToolConfig = &config
+}
+
+// used are the names of the tools that the history calls, on the wire.
+func (e *encoder) used() []string {
+	var names []string
+	for _, t := range e.turns {
+		for _, c := range t.calls {
+			if !slices.Contains(names, c.name) {
+				names = append(names, c.name)
+			}
+		}
+	}
+	return names
+}
+
+func (e *encoder) choose(config *types.ToolConfiguration, choice *ktmsv1.ToolChoice) {
+	switch choice.GetMode() {
+	case ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO:
+		if e.Carries(vendors.ToolChoiceAuto, true) {
+			config.ToolChoice = &types.ToolChoiceMemberAuto{}
+		}
+	case ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED:
+		if !e.Carries(vendors.ToolChoiceRequired, true) {
+			return
+		}
+		if e.model.unforced() {
+			e.rules = append(e.rules, "Call at least one of the tools now.")
+			return
+		}
+		config.ToolChoice = &types.ToolChoiceMemberAny{}
+	case ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION:
+		if !e.Carries(vendors.ToolChoiceFunction, true) {
+			return
+		}
+		name := e.wireName(choice.GetFunctionName())
+		if e.model.unforced() {
+			e.rules = append(e.rules, "Call the tool "+name+" now.")
+			return
+		}
+		config.ToolChoice = &types.ToolChoiceMemberTool{Value: types.SpecificToolChoice{Name: &name}}
+	}
+}
+
+func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {
+	if t.GetRawJson() != "" {
+		e.Carries(vendors.ToolRaw, true)
+		return nil
+	}
+	name := e.wireName(t.GetName())
+	spec := types.ToolSpecification{Name: &name}
+	if text := t.GetDescription(); e.Carries(vendors.ToolDescription, !blank(text)) {
+		spec.Description = &text
+	}
+	strict := e.Carries(vendors.ToolStrict, t.GetStrict())
+	if strict {
+		spec.Strict = new(true)
+	}
+	spec.InputSchema = &types.ToolInputSchemaMemberJson{Value: newDocument(e.parameters(path, t, strict))}
+	out := []types.Tool{&types.ToolMemberToolSpec{Value: spec}}
+	if point := e.extras(path, t.GetExtraJson()); point != nil {
+		out = append(out, &types.ToolMemberCachePoint{Value: *point})
+	}
+	return out
+}
+
+// parameters is the schema of a tool's arguments. Only that of a strict tool has to keep to the vendor's keywords.
+func (e *encoder) parameters(path string, t *ktmsv1.Tool, strict bool) json.RawMessage {
+	e.Carries(vendors.ToolParameters, t.GetParameters() != nil)
+	e.Carries(vendors.ToolParametersJSON, t.GetParametersJson() != "")
+	s, err := schema.OfTool(t)
+	if err != nil {
+		e.Wrong(path+".parameters", err.Error())
+	}
+	if s == nil {
+		return json.RawMessage(openSchema)
+	}
+	if strict {
+		moved, err := s.Adapt(rules)
+		if err != nil {
+			e.Wrong(path+".parameters", err.Error())
+		}
+		for _, keyword := range moved {
+			e.Drop("tools.parameters." + keyword)
+		}
+	}
+	// The vendor takes objects only, and wants to read that at the top.
+	text := s.JSON()
+	members, err := openaiapi.ParseMembers(text)
+	if err == nil && members.Get("type") == nil {
+		return append(openaiapi.Members{{Name: "type", Value: json.RawMessage(`"object"`)}}, members...).AppendJSON(nil)
+	}
+	return text
+}

@@ -1,0 +1,502 @@
+package vendortest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// bedrockRequest reads a request as the vendor's validation does. The first complaint counts.
+type bedrockRequest struct {
+	model  string
+	wrong  string
+	claude bool
+	// version is that of a Claude model: 4.6 is 406.
+	version   int
+	points    int
+	documents []string
+	toolUses  map[string]bool
+	usesTools bool
+}
+
+var (
+	bedrockPath = regexp.MustCompile(`^(?:/[^/]+)?/model/(.+)/converse(-stream)?$`)
+	bedrockSign = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9_]+/\d{8}/([a-z0-9-]+)/bedrock/aws4_request, ` +
+		`SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$`)
+	bedrockID       = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	bedrockDocument = regexp.MustCompile(`^[a-zA-Z0-9()\[\]-]+(?: [a-zA-Z0-9()\[\]-]+)*$`)
+	bedrockVersion  = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d)(?:-(\d))?(?:-|:|$)`)
+)
+
+func checkBedrock(c *Call, region string) string {
+	path := bedrockPath.FindStringSubmatch(c.Path)
+	if path == nil || c.Query != "" {
+		return "there is no operation at " + c.Path + "?" + c.Query
+	}
+	signature := bedrockSign.FindStringSubmatch(c.Header.Get("Authorization"))
+	switch {
+	case signature == nil:
+		return "the Authorization is not a signature: " + c.Header.Get("Authorization")
+	case signature[1] != region:
+		return "the credential should be scoped to " + region
+	}
+	for _, name := range strings.Split(signature[2], ";") {
+		if name != "host" && name != "content-length" && c.Header.Get(name) == "" {
+			return "the signed header " + name + " is missing"
+		}
+	}
+	for _, name := range []string{"host", "x-amz-date", "content-type"} {
+		if !slices.Contains(strings.Split(signature[2], ";"), name) {
+			return name + " is not signed"
+		}
+	}
+	if c.Header.Get("Content-Type") != "application/json" {
+		return "the content type is " + c.Header.Get("Content-Type")
+	}
+	r := &bedrockRequest{model: path[1], claude: strings.Contains(path[1], "anthropic."), toolUses: map[string]bool{}}
+	if v := bedrockVersion.FindStringSubmatch(r.model); v != nil {
+		major, _ := strconv.Atoi(v[1])
+		minor, _ := strconv.Atoi(v[2])
+		r.version = major*100 + minor
+	}
+	d := json.NewDecoder(bytes.NewReader(c.Body))
+	d.UseNumber()
+	var body any
+	if err := d.Decode(&body); err != nil || d.More() {
+		return "the body is not JSON"
+	}
+	r.request(body)
+	return r.wrong
+}
+
+func (r *bedrockRequest) no(path, format string, args ...any) {
+	if r.wrong == "" {
+		r.wrong = path + ": " + fmt.Sprintf(format, args...)
+	}
+}
+
+type check func(path string, v any)
+
+// object checks an object's members; a name with a star in front is required.
+func (r *bedrockRequest) object(members map[string]check) check {
+	return func(path string, v any) {
+		o, ok := v.(map[string]any)
+		if !ok {
+			r.no(path, "expected an object")
+			return
+		}
+		for name := range members {
+			if bare, required := strings.CutPrefix(name, "*"); required && o[bare] == nil {
+				r.no(path, "%s is required", bare)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(o)) {
+			c := members[name]
+			if c == nil {
+				c = members["*"+name]
+			}
+			if c == nil {
+				r.no(path, "unknown member %s", name)
+				continue
+			}
+			c(path+"."+name, o[name])
+		}
+	}
+}
+
+// union is an object with exactly one member.
+func (r *bedrockRequest) union(members map[string]check) check {
+	inner := r.object(members)
+	return func(path string, v any) {
+		if o, ok := v.(map[string]any); ok && len(o) != 1 {
+			r.no(path, "expected exactly one member, got %d", len(o))
+		}
+		inner(path, v)
+	}
+}
+
+func (r *bedrockRequest) list(least int, item check) check {
+	return func(path string, v any) {
+		items, ok := v.([]any)
+		if !ok || len(items) < least {
+			r.no(path, "expected at least %d items", least)
+			return
+		}
+		for i, one := range items {
+			item(fmt.Sprintf("%s[%d]", path, i), one)
+		}
+	}
+}
+
+func (r *bedrockRequest) number(least, most float64, whole bool) check {
+	return func(path string, v any) {
+		n, ok := v.(json.Number)
+		f, err := strconv.ParseFloat(string(n), 64)
+		if !ok || err != nil || f < least || f > most || whole && strings.ContainsAny(string(n), ".eE") {
+			r.no(path, "%v is not between %v and %v", v, least, most)
+		}
+		if len(n) > 12 {
+			r.no(path, "%v has digits that nobody wrote", v)
+		}
+	}
+}
+
+func (r *bedrockRequest) text(pattern *regexp.Regexp) check {
+	return func(path string, v any) {
+		s, ok := v.(string)
+		if !ok || s == "" || pattern != nil && !pattern.MatchString(s) {
+			r.no(path, "%q does not do", v)
+		}
+	}
+}
+
+func (r *bedrockRequest) words(path string, v any) {
+	if s, ok := v.(string); !ok || strings.TrimSpace(s) == "" {
+		r.no(path, "text content blocks must be non-empty")
+	}
+}
+
+func (r *bedrockRequest) flag(path string, v any) {
+	if _, ok := v.(bool); !ok {
+		r.no(path, "expected a boolean")
+	}
+}
+
+func (r *bedrockRequest) enum(values ...string) check {
+	return func(path string, v any) {
+		if s, ok := v.(string); !ok || !slices.Contains(values, s) {
+			r.no(path, "%v is none of %v", v, values)
+		}
+	}
+}
+
+func (r *bedrockRequest) bytes(path string, v any) {
+	s, _ := v.(string)
+	if data, err := base64.StdEncoding.DecodeString(s); err != nil || len(data) == 0 {
+		r.no(path, "expected bytes in base64")
+	}
+}
+
+func (r *bedrockRequest) source() check {
+	return r.union(map[string]check{"bytes": r.bytes, "s3Location": r.object(map[string]check{
+		"*uri": r.text(regexp.MustCompile(`^s3://[a-z0-9][a-z0-9.-]+/.+`)), "bucketOwner": r.text(nil)})})
+}
+
+func (r *bedrockRequest) point(path string, v any) {
+	r.object(map[string]check{"*type": r.enum("default"), "ttl": r.enum("5m", "1h")})(path, v)
+	if !r.claude {
+		r.no(path, "the model has no prompt cache points")
+	}
+	if r.points++; r.points > 4 {
+		r.no(path, "more than four cache points")
+	}
+	if strings.HasSuffix(path, "[0].cachePoint") {
+		r.no(path, "a cache point follows nothing")
+	}
+}
+
+func (r *bedrockRequest) request(body any) {
+	r.object(map[string]check{
+		"*messages": r.messages,
+		"system":    r.list(1, r.union(map[string]check{"text": r.words, "cachePoint": r.point})),
+		"inferenceConfig": r.object(map[string]check{
+			"maxTokens": r.number(1, 1<<31-1, true), "temperature": r.number(0, 1, false), "topP": r.number(0, 1, false),
+			"stopSequences": r.list(0, r.stop),
+		}),
+		"toolConfig":                   r.tools,
+		"outputConfig":                 r.output,
+		"additionalModelRequestFields": r.additional,
+		"serviceTier":                  r.object(map[string]check{"*type": r.enum("priority", "default", "flex", "reserved")}),
+	})("request", body)
+	request, _ := body.(map[string]any)
+	if r.usesTools && request["toolConfig"] == nil {
+		r.no("toolConfig", "must be defined when the conversation has toolUse and toolResult blocks")
+	}
+	r.sampling(request)
+}
+
+func (r *bedrockRequest) stop(path string, v any) {
+	if r.claude {
+		r.words(path, v)
+		return
+	}
+	r.text(nil)(path, v)
+}
+
+func (r *bedrockRequest) sampling(request map[string]any) {
+	config, _ := request["inferenceConfig"].(map[string]any)
+	temperature, topP := config["temperature"], config["topP"]
+	if r.version >= 407 && (temperature != nil && temperature != json.Number("1") || topP != nil && topP != json.Number("1")) {
+		r.no("inferenceConfig", "the model takes no sampling parameters")
+	}
+	if r.version >= 401 && temperature != nil && topP != nil {
+		r.no("inferenceConfig", "temperature and top_p cannot both be specified for this model")
+	}
+}
+
+// additional are the parameters of a family's own.
+func (r *bedrockRequest) additional(path string, v any) {
+	thinking := r.object(map[string]check{"*type": r.enum("adaptive", "enabled", "disabled", "between_tools"), "budget_tokens": r.number(1024, 1<<31, true), "display": r.text(nil)})
+	switch {
+	case r.claude && r.version >= 407:
+		r.object(map[string]check{"thinking": thinking})(path, v)
+	case r.claude:
+		r.object(map[string]check{"thinking": thinking, "top_k": r.number(0, 1<<31, true)})(path, v)
+		if o, ok := v.(map[string]any); ok && len(o) == 0 {
+			r.no(path, "is empty")
+		}
+	case strings.Contains(r.model, "amazon.nova"):
+		r.object(map[string]check{"*inferenceConfig": r.object(map[string]check{"*topK": r.number(0, 1<<31, true)})})(path, v)
+	default:
+		r.no(path, "the model has no such parameters")
+	}
+}
+
+func (r *bedrockRequest) messages(path string, v any) {
+	r.list(1, r.object(map[string]check{"*role": r.enum("user", "assistant"), "*content": r.list(1, r.block)}))(path, v)
+	items, _ := v.([]any)
+	role, open := "assistant", []string(nil)
+	for i, item := range items {
+		m, _ := item.(map[string]any)
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if m["role"] == role {
+			r.no(at, "roles must alternate, and the first is the user's")
+		}
+		role, _ = m["role"].(string)
+		content, _ := m["content"].([]any)
+		open = r.turn(at, role, content, open)
+	}
+	if open != nil {
+		r.no(path, "tool use %s has no result", open[0])
+	}
+	if role != "user" {
+		r.no(path, "the conversation must end with a user message")
+	}
+}
+
+// turn checks what a role may say, and in which order. open are the calls of the turn before; it returns those of this.
+func (r *bedrockRequest) turn(path, role string, content []any, open []string) []string {
+	var calls, answered []string
+	kinds := map[string]bool{}
+	last := ""
+	for _, item := range content {
+		block, _ := item.(map[string]any)
+		for kind, value := range block {
+			inner, _ := value.(map[string]any)
+			id, _ := inner["toolUseId"].(string)
+			switch kind {
+			case "toolUse":
+				calls = append(calls, id)
+				if r.toolUses[id] {
+					r.no(path, "tool use ids must be unique: %s", id)
+				}
+				r.toolUses[id] = true
+			case "toolResult":
+				if !slices.Contains(open, id) || slices.Contains(answered, id) {
+					r.no(path, "unexpected tool result %s", id)
+				}
+				answered = append(answered, id)
+				if kinds["text"] || kinds["image"] || kinds["document"] {
+					r.no(path, "tool results come first")
+				}
+			}
+			ofUser := kind == "toolResult" || kind == "image" || kind == "document" || kind == "audio" || kind == "video"
+			ofAssistant := kind == "toolUse" || kind == "reasoningContent"
+			if role == "assistant" && ofUser || role == "user" && ofAssistant {
+				r.no(path, "%s does not belong into a turn of the %s", kind, role)
+			}
+			kinds[kind] = true
+			last = kind
+		}
+	}
+	for _, id := range open {
+		if !slices.Contains(answered, id) {
+			r.no(path, "tool use %s has no result in the next turn", id)
+		}
+	}
+	if kinds["document"] && !kinds["text"] {
+		r.no(path, "a document needs a text beside it")
+	}
+	if last == "reasoningContent" {
+		r.no(path, "the final block of a turn cannot be reasoning")
+	}
+	r.usesTools = r.usesTools || len(calls) > 0 || len(answered) > 0
+	return calls
+}
+
+func (r *bedrockRequest) block(path string, v any) {
+	members := map[string]check{
+		"text":       r.words,
+		"image":      r.object(map[string]check{"*format": r.enum("png", "jpeg", "gif", "webp"), "*source": r.source()}),
+		"document":   r.document,
+		"cachePoint": r.point,
+		"toolUse": r.object(map[string]check{
+			"*toolUseId": r.text(bedrockID), "*name": r.text(bedrockID), "*input": r.free}),
+		"toolResult": r.object(map[string]check{
+			"*toolUseId": r.text(bedrockID), "status": r.enum("success", "error"),
+			"*content": r.list(1, r.union(map[string]check{
+				"text": r.words, "json": r.free, "document": r.document,
+				"image": r.object(map[string]check{"*format": r.enum("png", "jpeg", "gif", "webp"), "*source": r.source()}),
+			}))}),
+		"reasoningContent": r.union(map[string]check{
+			"reasoningText":   r.object(map[string]check{"*text": func(string, any) {}, "*signature": r.text(nil)}),
+			"redactedContent": r.bytes,
+		}),
+	}
+	if !r.claude {
+		members["audio"] = r.object(map[string]check{"*format": r.enum("mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka",
+			"x-aac", "m4a", "mpeg", "mpga", "pcm", "webm"), "*source": r.source()})
+	}
+	r.union(members)(path, v)
+}
+
+// free is an object of any members.
+func (r *bedrockRequest) free(path string, v any) {
+	if _, ok := v.(map[string]any); !ok {
+		r.no(path, "expected an object")
+	}
+}
+
+func (r *bedrockRequest) document(path string, v any) {
+	r.object(map[string]check{
+		"*name": r.text(bedrockDocument), "*source": r.source(),
+		"*format": r.enum("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
+	})(path, v)
+	o, _ := v.(map[string]any)
+	name, _ := o["name"].(string)
+	if len(name) > 200 || slices.Contains(r.documents, name) {
+		r.no(path, "document names are unique and short: %q", name)
+	}
+	r.documents = append(r.documents, name)
+}
+
+func (r *bedrockRequest) tools(path string, v any) {
+	var names []string
+	spec := func(path string, v any) {
+		r.object(map[string]check{
+			"*name": r.text(bedrockID), "description": r.words, "strict": r.flag,
+			"*inputSchema": r.union(map[string]check{"json": r.free}),
+		})(path, v)
+		o, _ := v.(map[string]any)
+		name, _ := o["name"].(string)
+		if slices.Contains(names, name) {
+			r.no(path, "tool names must be unique")
+		}
+		names = append(names, name)
+		input, _ := o["inputSchema"].(map[string]any)
+		schema, _ := input["json"].(map[string]any)
+		if schema["type"] != "object" {
+			r.no(path, "the type of inputSchema.json must be object")
+		}
+		if o["strict"] == true {
+			r.strictSchema(path+".inputSchema.json", schema)
+		}
+	}
+	// The choice is looked at after the tools: names sort that way.
+	r.object(map[string]check{
+		"*tools": r.list(1, r.union(map[string]check{"toolSpec": spec, "cachePoint": r.point})),
+	})(path, without(v, "toolChoice"))
+	choice := map[string]check{"auto": r.object(nil)}
+	if r.version < 501 {
+		choice["any"] = r.object(nil)
+		choice["tool"] = r.object(map[string]check{"*name": r.enum(names...)})
+	}
+	if o, ok := v.(map[string]any); ok && o["toolChoice"] != nil {
+		r.union(choice)(path+".toolChoice", o["toolChoice"])
+	}
+}
+
+func without(v any, name string) any {
+	o, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	o = maps.Clone(o)
+	delete(o, name)
+	return o
+}
+
+func (r *bedrockRequest) output(path string, v any) {
+	members := map[string]check{}
+	if r.claude && (r.version >= 406 || strings.Contains(r.model, "opus-4-5")) {
+		members["effort"] = r.enum("low", "medium", "high", "max")
+		if r.version >= 407 {
+			members["effort"] = r.enum("low", "medium", "high", "xhigh", "max")
+		}
+	}
+	if !r.claude || r.version >= 401 {
+		members["textFormat"] = r.object(map[string]check{
+			"*type": r.enum("json_schema"),
+			"*structure": r.union(map[string]check{"jsonSchema": r.object(map[string]check{
+				"*schema": r.schemaText, "name": r.text(bedrockID), "description": r.words,
+			})}),
+		})
+	}
+	r.object(members)(path, v)
+}
+
+func (r *bedrockRequest) schemaText(path string, v any) {
+	text, _ := v.(string)
+	var schema map[string]any
+	if json.Unmarshal([]byte(text), &schema) != nil {
+		r.no(path, "expected a JSON schema as text")
+		return
+	}
+	r.strictSchema(path, schema)
+}
+
+// strictSchema checks a schema that the vendor is to enforce: its keywords, and that objects are closed.
+func (r *bedrockRequest) strictSchema(path string, schema map[string]any) {
+	for keyword, value := range schema {
+		switch keyword {
+		case "type", "description", "title", "enum", "const", "required", "pattern", "$ref":
+		case "format":
+			if !slices.Contains([]string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}, fmt.Sprint(value)) {
+				r.no(path, "unknown format %v", value)
+			}
+		case "minItems":
+			if n := fmt.Sprint(value); n != "0" && n != "1" {
+				r.no(path, "minItems %v", value)
+			}
+		case "additionalProperties":
+			if value != false {
+				r.no(path, "additionalProperties must be false")
+			}
+		case "items":
+			r.subschema(path+".items", value)
+		case "anyOf", "allOf":
+			list, _ := value.([]any)
+			for i, item := range list {
+				r.subschema(fmt.Sprintf("%s.%s[%d]", path, keyword, i), item)
+			}
+		case "properties", "$defs":
+			named, _ := value.(map[string]any)
+			for name, item := range named {
+				r.subschema(path+"."+keyword+"."+name, item)
+			}
+		default:
+			r.no(path, "keyword %s is not supported", keyword)
+		}
+	}
+	if schema["properties"] != nil && schema["additionalProperties"] != false {
+		r.no(path, "additionalProperties must be false")
+	}
+	if schema["$ref"] != nil && len(schema) > 1 {
+		r.no(path, "$ref must stand alone")
+	}
+}
+
+func (r *bedrockRequest) subschema(path string, v any) {
+	schema, ok := v.(map[string]any)
+	if !ok {
+		r.no(path, "expected a schema")
+		return
+	}
+	r.strictSchema(path, schema)
+}
