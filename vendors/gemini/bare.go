@@ -63,8 +63,9 @@ func (b *bareJSON) rewrite(data []byte) (bool, []byte) {
 	if len(out) == 0 {
 		return false, nil
 	}
-	b.buf = append(out, data[kept:]...)
-	return true, b.buf
+	out = append(out, data[kept:]...)
+	b.buf = out
+	return true, out
 }
 
 // begin says what has to stand before a line that begins with c.

@@ -221,7 +221,7 @@ func readStream(ctx context.Context, s *stream, body io.Reader, yield func(vendo
 // ended says why a stream has no more events; nil is a clean end.
 func ended(ctx context.Context, t vendors.Target, err error) *vendors.Error {
 	switch {
-	case err == io.EOF && ctx.Err() == nil:
+	case errors.Is(err, io.EOF) && ctx.Err() == nil:
 		return nil
 	case errors.Is(err, sse.ErrTooLong):
 		e := unavailable(t, "sent an event that is too long")

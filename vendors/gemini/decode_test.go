@@ -172,7 +172,7 @@ func TestStream(t *testing.T) {
 	for _, c := range all {
 		texts[c.GetIndex()] += c.GetVendorModel() + c.GetVendorResponseId() + c.GetServiceTier() + c.GetDelta() + c.GetFinishReason() + c.GetExtraJson()
 		for _, call := range c.GetToolCallChunks() {
-			texts[c.GetIndex()] += call.GetName() + string(rune('0'+call.GetIndex()))
+			texts[c.GetIndex()] += call.GetName() + string('0'+call.GetIndex())
 		}
 		if c.GetOpaque() != "" && c.GetFinishReason() == "" {
 			t.Error("opaque state before the end")

@@ -140,11 +140,11 @@ func (e *encoder) others() {
 
 func (e *encoder) serviceTier() string {
 	tier := e.req.GetServiceTier()
-	if !e.carries(vendors.ServiceTier, tier != "" && tier != "auto", false) {
+	if !e.carries(vendors.ServiceTier, tier != "", false) {
 		return ""
 	}
 	switch tier {
-	case "default", "standard":
+	case "auto", "default", "standard":
 		return "standard"
 	case "flex", "priority":
 		return tier

@@ -211,7 +211,7 @@ func TestConfig(t *testing.T) {
 		"logprobs": {"", func(r *ktmsv1.GenerateTextRequest) { r.Logprobs, r.TopLogprobs = new(true), new(int32(3)) },
 			`"generationConfig":{"responseLogprobs":true,"logprobs":3}`, ""},
 		"no logprobs":     {"", func(r *ktmsv1.GenerateTextRequest) { r.Logprobs, r.TopLogprobs = new(false), new(int32(3)) }, "", ""},
-		"tier auto":       {"", func(r *ktmsv1.GenerateTextRequest) { r.ServiceTier = "auto" }, ``, ""},
+		"tier auto":       {"", func(r *ktmsv1.GenerateTextRequest) { r.ServiceTier = "auto" }, `"serviceTier":"standard"`, ""},
 		"tier default":    {"", func(r *ktmsv1.GenerateTextRequest) { r.ServiceTier = "default" }, `"serviceTier":"standard"`, ""},
 		"tier flex":       {"", func(r *ktmsv1.GenerateTextRequest) { r.ServiceTier = "flex" }, `"serviceTier":"flex"`, ""},
 		"tier of another": {"", func(r *ktmsv1.GenerateTextRequest) { r.ServiceTier = "scale" }, "", "service_tier"},

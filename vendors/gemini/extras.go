@@ -80,7 +80,7 @@ func listOf(elements []byte) json.RawMessage {
 }
 
 func (x *extras) json() string {
-	var out openaiapi.Members
+	out := make(openaiapi.Members, 0, 2+len(x.further))
 	if x.images != nil {
 		out.Add("images", listOf(x.images))
 	}

@@ -72,7 +72,7 @@ var fields = vendors.Table{
 	vendors.N:                  {How: vendors.Translated, Note: "candidateCount, up to 8"},
 	vendors.ParallelToolCalls:  {How: vendors.Dropped},
 	vendors.Verbosity:          {How: vendors.Dropped},
-	vendors.ServiceTier:        {How: vendors.Translated, Note: "standard, flex, priority; default is standard"},
+	vendors.ServiceTier:        {How: vendors.Translated, Note: "standard, flex, priority; auto and default are standard"},
 	vendors.ReasoningEffort:    {How: vendors.Translated, Note: "thinkingLevel"},
 	vendors.PromptCacheKey:     {How: vendors.Dropped, Note: "caching is automatic"},
 	vendors.EnableGoogleSearch: {How: vendors.Native, Note: "the tool googleSearch"},

@@ -99,7 +99,7 @@ func (e *encoder) entitled(text json.RawMessage) json.RawMessage {
 	if err != nil {
 		return text // the schema is an object, or it would not be here
 	}
-	var out openaiapi.Members
+	out := make(openaiapi.Members, 0, 2+len(members))
 	name, description := e.req.GetResponseSchemaName(), e.req.GetResponseSchemaDescription()
 	if e.ledger.Carries(vendors.SchemaName, name != "") && members.Get("title") == nil {
 		out.Add("title", openaiapi.AppendString(nil, name))
