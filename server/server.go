@@ -154,7 +154,9 @@ type view struct {
 func (v view) Speaks(vendor string) bool { return v.speaking[vendor] != nil }
 
 // hotMessages are compiled at start, so that the first calls do not pay for it.
-func hotMessages() []proto.Message { return []proto.Message{&ktmsv1.GenerateTextRequest{}} }
+func hotMessages() []proto.Message {
+	return []proto.Message{&ktmsv1.GenerateTextRequest{}, &ktmsv1.GetEmbeddingsRequest{}}
+}
 
 func (s *Server) openVendorKey(row store.VendorKey) (vendors.Secret, error) {
 	plain, err := s.options.Sealer.Open(row.Sealed, row.AAD())

@@ -26,7 +26,7 @@ type layer struct {
 }
 
 // The only things that the layers of the server may import of what lies below them.
-var contracts = []string{"api/gen/...", "store", "pool", "vendors", "vendors/sse", "vendors/openaiapi"}
+var contracts = []string{"api/gen/...", "store", "pool", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema"}
 
 const serverBecause = "a layer of the server knows only the layers below it, and of store, pool and vendors only what every implementation has in common"
 

@@ -87,6 +87,12 @@ func (a *Attempt) Commit() {
 	}
 }
 
+// Started is when the attempt began; prices can depend on it.
+func (a *Attempt) Started() time.Time { return a.started }
+
+// Usage is what the call consumed so far, nil if nobody said.
+func (a *Attempt) Usage() *ktmsv1.TokensUsage { return a.usage }
+
 // Used reports what the call consumed; the last report counts.
 func (a *Attempt) Used(usage *ktmsv1.TokensUsage) {
 	if usage != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/routing"
@@ -17,7 +18,8 @@ type call struct {
 	ctx     context.Context
 	id      string
 	caller  *caller.Caller
-	req     *ktmsv1.GenerateTextRequest
+	req     *ktmsv1.GenerateTextRequest // of a text call
+	action  string
 	stream  bool
 	started time.Time
 	plan    *routing.Plan
@@ -33,9 +35,14 @@ func (c *call) rule() string {
 
 // Generate answers a text request in one piece.
 func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (response *ktmsv1.GenerateTextResponse, err error) {
-	c := s.begin(ctx, req, false)
+	c := s.begin(ctx, req.GetActionId(), false)
+	c.req = req
 	defer func() { s.record(c, err) }()
 	if err = s.route(c); err != nil {
+		return nil, err
+	}
+	shapes, err := s.shapesOf(req)
+	if err != nil {
 		return nil, err
 	}
 	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
@@ -43,12 +50,20 @@ func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest)
 		if err != nil {
 			return err
 		}
-		answer, err := vendor.Generate(ctx, a.Candidate.Target, req)
+		priced, untaken, err := unpricedTier(a.Candidate, req)
 		if err != nil {
 			return err
 		}
+		answer, err := vendor.Generate(ctx, a.Candidate.Target, priced)
+		if err != nil {
+			return err
+		}
+		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
+		accountAnswer(a, req, answer.Response)
+		if err := shapes.check(a.Candidate.Target.Vendor, answer); err != nil {
+			return err
+		}
 		response = answer.Response
-		a.Used(response.GetUsage())
 		c.complete(response, a.Candidate, answer.Head)
 		return nil
 	})
@@ -65,7 +80,8 @@ func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest)
 // Stream answers a text request as it is written. What the sink received before an error stays valid: the error came
 // after it.
 func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, sink Sink) (err error) {
-	c := s.begin(ctx, req, true)
+	c := s.begin(ctx, req.GetActionId(), true)
+	c.req = req
 	defer func() { s.record(c, err) }()
 	if err = s.route(c); err != nil {
 		return err
@@ -75,13 +91,19 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 		if err != nil {
 			return err
 		}
-		out := streamOut{call: c, attempt: a, sink: sink}
-		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
+		priced, untaken, err := unpricedTier(a.Candidate, req)
+		if err != nil {
+			return err
+		}
+		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
+		for event, err := range vendor.Stream(ctx, a.Candidate.Target, priced) {
 			if err != nil {
+				out.broken()
 				return err
 			}
 			a.Handing()
 			if err := out.take(event); err != nil {
+				out.broken()
 				return err
 			}
 			a.Alive()
@@ -91,8 +113,8 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 	return err
 }
 
-func (s *Service) begin(ctx context.Context, req *ktmsv1.GenerateTextRequest, stream bool) *call {
-	return &call{ctx: ctx, id: caller.RequestID(ctx), caller: caller.From(ctx), req: req, stream: stream, started: time.Now()}
+func (s *Service) begin(ctx context.Context, action string, stream bool) *call {
+	return &call{ctx: ctx, id: caller.RequestID(ctx), caller: caller.From(ctx), action: action, stream: stream, started: time.Now()}
 }
 
 // route validates the request, once for both doors, and plans where it may go.
@@ -153,15 +175,23 @@ type streamOut struct {
 	// held is the content-free preamble, merged; its vendor fields go out with the first content.
 	held *ktmsv1.GenerateTextChunk
 	sent bool
+	// untaken are parameters that were left out because of their price.
+	untaken []string
+	// said counts what the stream says, for a vendor that does not.
+	said admit.Counter
 }
 
 func (o *streamOut) take(event vendors.Event) error {
 	if event.Head != nil {
 		o.head = *event.Head
+		o.head.Dropped = append(o.head.Dropped, o.untaken...)
 		return nil
 	}
 	chunk := event.Chunk
-	o.attempt.Used(chunk.GetUsage())
+	if chunk.GetUsage() != nil {
+		account(o.attempt, chunk.GetUsage())
+	}
+	o.said.AddChunk(chunk)
 	if !o.sent {
 		if !vendors.HasContent(chunk) {
 			o.hold(chunk)
@@ -214,7 +244,23 @@ func (o *streamOut) finish() error {
 	if !o.sent {
 		return &vendors.Error{Kind: vendors.Unavailable, Vendor: o.attempt.Candidate.Target.Vendor, Message: "the stream ended without content"}
 	}
+	if o.attempt.Usage() == nil {
+		return o.sink.Send(&ktmsv1.GenerateTextChunk{Usage: o.estimate()})
+	}
 	return nil
+}
+
+// broken accounts for a stream that ended before its usage came: what it said was generated, and will be billed.
+func (o *streamOut) broken() {
+	if o.sent && o.attempt.Usage() == nil {
+		o.estimate()
+	}
+}
+
+func (o *streamOut) estimate() *ktmsv1.TokensUsage {
+	u := &ktmsv1.TokensUsage{Input: admit.EstimateInput(o.call.req), Output: o.said.Tokens(), Estimated: true}
+	account(o.attempt, u)
+	return u
 }
 
 func firstOf(a, b string) string {

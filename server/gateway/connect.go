@@ -43,6 +43,16 @@ func (h *Handler) GenerateTextStream(ctx context.Context, req *ktmsv1.GenerateTe
 	return nil
 }
 
+// GetEmbeddings implements GatewayService.
+func (h *Handler) GetEmbeddings(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
+	response, err := h.service.Embed(ctx, req)
+	if err != nil {
+		return nil, status.RPC(err)
+	}
+	setHeaders(ctx, &Head{RequestID: response.GetRequestId(), Model: response.GetResolvedModel(), Vendor: response.GetResolvedVendor()})
+	return response, nil
+}
+
 // ListModels implements GatewayService.
 func (h *Handler) ListModels(ctx context.Context, _ *ktmsv1.ListModelsRequest) (*ktmsv1.ListModelsResponse, error) {
 	return &ktmsv1.ListModelsResponse{Models: h.service.ListModels(caller.From(ctx))}, nil

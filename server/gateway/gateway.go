@@ -33,10 +33,13 @@ type Options struct {
 }
 
 // Service answers. It is safe for concurrent use.
-type Service struct{ options Options }
+type Service struct {
+	options Options
+	schemas schemas
+}
 
 // New returns a Service.
-func New(options Options) *Service { return &Service{options} }
+func New(options Options) *Service { return &Service{options: options} }
 
 // ListModels returns the models that the caller can use, by id, without where they are: endpoints are the operator's.
 func (s *Service) ListModels(c *caller.Caller) []*ktmsv1.ModelSpec {
@@ -52,6 +55,23 @@ func (s *Service) ListModels(c *caller.Caller) []*ktmsv1.ModelSpec {
 		models = append(models, m)
 	}
 	return models
+}
+
+// ModelFields is how a model's dialect carries each request field.
+type ModelFields struct {
+	Spec   *ktmsv1.ModelSpec
+	Fields vendors.Table
+}
+
+// Capabilities returns, for the models that the caller can use, what becomes of each request field.
+func (s *Service) Capabilities(c *caller.Caller) []ModelFields {
+	var all []ModelFields
+	for _, m := range s.ListModels(c) {
+		if vendor, ok := s.options.Vendors[m.GetVendor()]; ok {
+			all = append(all, ModelFields{m, vendor.Fields(m.GetVendor(), m.GetId())})
+		}
+	}
+	return all
 }
 
 // Head is what a stream says once, together with its first content: what becomes headers.
@@ -155,11 +175,15 @@ func (s *Service) record(call *call, err error) {
 		slog.Int("attempts", call.outcome.Attempts), slog.Bool("stream", call.stream),
 		slog.Float64("seconds", time.Since(call.started).Seconds()),
 	}
-	if call.req.GetActionId() != "" {
-		attrs = append(attrs, slog.String("action_id", call.req.GetActionId()))
+	if call.action != "" {
+		attrs = append(attrs, slog.String("action_id", call.action))
 	}
 	if u := call.outcome.Usage; u != nil {
-		attrs = append(attrs, slog.Int64("input_tokens", u.GetInput()), slog.Int64("output_tokens", u.GetOutput()))
+		attrs = append(attrs, slog.Int64("input_tokens", u.GetInput()), slog.Int64("output_tokens", u.GetOutput()),
+			slog.Int64("cost_nanousd", u.GetCostNanousd()))
+		if u.GetEstimated() {
+			attrs = append(attrs, slog.Bool("estimated", true))
+		}
 	}
 	level := slog.LevelInfo
 	if err != nil {

@@ -18,11 +18,7 @@ func (s *Service) validate(req *ktmsv1.GenerateTextRequest) error {
 	add := func(path, format string, args ...any) {
 		found = append(found, status.Violation{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
-	for _, name := range []string{routing.AttrModality, routing.AttrOrgID, routing.AttrTeamID} {
-		if _, taken := req.GetAttributes()[name]; taken {
-			add("attributes["+name+"]", "is set by Keystone and cannot be given by a caller")
-		}
-	}
+	found = reservedAttributes(found, req.GetAttributes())
 	object := func(path, text string) {
 		if text != "" && !isObject(text) {
 			add(path, "must be one JSON object")
@@ -54,6 +50,16 @@ func (s *Service) validate(req *ktmsv1.GenerateTextRequest) error {
 		return status.Invalid(found)
 	}
 	return nil
+}
+
+// reservedAttributes finds those that only Keystone sets.
+func reservedAttributes(found []status.Violation, attributes map[string]string) []status.Violation {
+	for _, name := range []string{routing.AttrModality, routing.AttrOrgID, routing.AttrTeamID} {
+		if _, taken := attributes[name]; taken {
+			found = append(found, status.Violation{Path: "attributes[" + name + "]", Text: "is set by Keystone and cannot be given by a caller"})
+		}
+	}
+	return found
 }
 
 func isObject(text string) bool {

@@ -140,6 +140,14 @@ func (d *decoding) route(req *ktmsv1.GenerateTextRequest, wire *openaiapi.ChatRe
 		break
 	}
 	req.StrictParams = header.Get(headerStrict) == "true"
+	for _, name := range betaHeaders {
+		if value := header.Get(name); value != "" {
+			if req.BetaHeaders == nil {
+				req.BetaHeaders = map[string]string{}
+			}
+			req.BetaHeaders[name] = value
+		}
+	}
 
 	if choice.Exact != "" {
 		req.ModelOverride = choice.Exact

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -75,7 +76,7 @@ func usage(u *ktmsv1.TokensUsage) *openaiapi.Usage {
 	if u == nil {
 		return nil
 	}
-	return &openaiapi.Usage{
+	out := &openaiapi.Usage{
 		PromptTokens: u.GetInput(), CompletionTokens: u.GetOutput(), TotalTokens: u.GetInput() + u.GetOutput(),
 		PromptTokensDetails: &openaiapi.PromptTokensDetails{CachedTokens: u.GetCacheRead(),
 			CacheWriteTokens: u.GetCacheWrite() + u.GetCacheWrite_1H(), AudioTokens: u.GetInputAudio()},
@@ -83,4 +84,11 @@ func usage(u *ktmsv1.TokensUsage) *openaiapi.Usage {
 			AudioTokens: u.GetOutputAudio(), AcceptedPredictionTokens: u.GetAcceptedPrediction(),
 			RejectedPredictionTokens: u.GetRejectedPrediction()},
 	}
+	if cost := u.GetCostNanousd(); cost > 0 {
+		out.Extra.Add("cost_nanousd", strconv.AppendInt(nil, cost, 10))
+	}
+	if u.GetEstimated() {
+		out.Extra.Add("estimated", json.RawMessage("true"))
+	}
+	return out
 }

@@ -19,6 +19,9 @@ const (
 	headerStrict    = "X-KTMS-Strict"
 )
 
+// betaHeaders are the only headers of a caller that a vendor sees, as ktms.v1 spells them.
+var betaHeaders = []string{"anthropic-beta", "openai-beta"}
+
 // legacy accepts the old names of request headers; where both are sent, the new one counts.
 func (h *handler) legacy(next http.Handler) http.Handler {
 	if !h.LegacyHeaders {

@@ -35,6 +35,8 @@ func New(options Options) http.Handler {
 	h := &handler{options}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", h.chatCompletions)
+	mux.HandleFunc("POST /v1/embeddings", h.embeddings)
+	mux.HandleFunc("GET /v1/capabilities", h.capabilities)
 	mux.HandleFunc("GET /v1/models", h.listModels)
 	mux.HandleFunc("GET /v1/models/{id...}", h.getModel)
 	for _, pattern := range unbuilt {
@@ -48,7 +50,7 @@ func New(options Options) http.Handler {
 
 // unbuilt are endpoints of the contract that later releases serve.
 var unbuilt = []string{
-	"POST /v1/embeddings", "POST /v1/audio/speech", "POST /v1/images/generations", "POST /v1/decisions",
+	"POST /v1/audio/speech", "POST /v1/images/generations", "POST /v1/decisions",
 	"POST /v1/decisions/rollouts", "POST /v1/judge",
 }
 

@@ -153,7 +153,7 @@ func TestHTTPDoor_BodiesAndPaths(t *testing.T) {
 		{"max_tokens 0", "POST", chat, `{"model":"m","max_tokens":0,"messages":[{"role":"user","content":"x"}]}`, 400, "bad_request", "max_tokens"},
 		{"an unknown path", "POST", s.HTTP + "/v1/nothing", "{}", 404, "unknown_url", ""},
 		{"a wrong method", "GET", chat, "", 405, "method_not_allowed", ""},
-		{"not built", "POST", s.HTTP + "/v1/embeddings", "{}", 501, "unimplemented", ""},
+		{"not built", "POST", s.HTTP + "/v1/audio/speech", "{}", 501, "unimplemented", ""},
 		{"an unknown model", "GET", s.HTTP + "/v1/models/zzz", "", 404, "model_not_found", "model"},
 	} {
 		code, _, body := request(t, test.method, test.url, key, test.body)

@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admit"
+	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// account prices what an attempt used, and notes it.
+func account(a *dispatch.Attempt, u *ktmsv1.TokensUsage) {
+	u.CostNanousd = admit.Cost(a.Candidate.Spec, u, a.Started(), admit.Interactive)
+	a.Used(u)
+}
+
+// accountAnswer is account for a whole answer. What the vendor did not count is estimated.
+func accountAnswer(a *dispatch.Attempt, req *ktmsv1.GenerateTextRequest, r *ktmsv1.GenerateTextResponse) {
+	if r.Usage == nil {
+		r.Usage = &ktmsv1.TokensUsage{Input: admit.EstimateInput(req), Output: admit.EstimateAnswer(r), Estimated: true}
+	}
+	account(a, r.Usage)
+}
+
+// regularTiers are the service tiers at regular prices, in the words of all vendors.
+var regularTiers = []string{"", "auto", "default", "standard", "standard_only", "on_demand"}
+
+// unpricedTier leaves out a service tier that has a price of its own, which the catalogue does not know: its cost could
+// not be told. A model without prices may be asked for any.
+func unpricedTier(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextRequest, []string, error) {
+	if slices.Contains(regularTiers, req.GetServiceTier()) || c.Spec.GetPriceInPerMtok() == 0 && c.Spec.GetPriceOutPerMtok() == 0 {
+		return req, nil, nil
+	}
+	param := vendors.ServiceTier.Param()
+	if req.GetStrictParams() {
+		return nil, nil, &vendors.Error{Kind: vendors.Unsupported, Vendor: c.Target.Vendor, Param: param,
+			Message: param + ": the catalogue has no price for this tier"}
+	}
+	without := proto.CloneOf(req)
+	without.ServiceTier = ""
+	return without, []string{param}, nil
+}
