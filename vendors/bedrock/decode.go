@@ -19,8 +19,8 @@ func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextR
 	}
 	choice := &ktmsv1.Choice{}
 	var thoughts []thought
-	inputs := toolInputs(c.exchange.body, len(message.Value.Content))
-	for i, block := range message.Value.Content {
+	inputs := toolInputs(c.exchange.body)
+	for _, block := range message.Value.Content {
 		switch b := block.(type) {
 		case *types.ContentBlockMemberText:
 			choice.Text += b.Value
@@ -35,14 +35,16 @@ func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextR
 			choice.Reasoning += t.Text
 			thoughts = append(thoughts, t)
 		case *types.ContentBlockMemberToolUse:
+			if len(inputs) == 0 || text(b.Value.Name) == "" {
+				return nil, c.unavailable("answered with a tool call that cannot be read")
+			}
+			input := inputs[0]
+			inputs = inputs[1:]
 			if b.Value.Type == types.ToolUseTypeServerToolUse {
 				continue // the vendor answers those itself
 			}
-			if text(b.Value.Name) == "" {
-				return nil, c.unavailable("answered with a tool call without a name")
-			}
 			choice.ToolCalls = append(choice.ToolCalls, &ktmsv1.ToolCall{
-				Id: text(b.Value.ToolUseId), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: inputs[i],
+				Id: text(b.Value.ToolUseId), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: input,
 			})
 		}
 	}
@@ -83,10 +85,9 @@ func readThought(block types.ReasoningContentBlock) thought {
 	return thought{}
 }
 
-// toolInputs are the arguments of an answer's calls by the place of their blocks, as the vendor wrote them. The SDK's
-// documents lose the order of members.
-func toolInputs(body []byte, blocks int) []string {
-	out := make([]string, blocks)
+// toolInputs are the arguments of an answer's calls in turn, as the vendor wrote them. The SDK's documents lose the order
+// of members.
+func toolInputs(body []byte) []string {
 	var wire struct {
 		Output struct {
 			Message struct {
@@ -98,13 +99,17 @@ func toolInputs(body []byte, blocks int) []string {
 			} `json:"message"`
 		} `json:"output"`
 	}
-	_ = json.Unmarshal(body, &wire) // the SDK has read it
-	for i := range out {
-		out[i] = "{}"
-		if i < len(wire.Output.Message.Content) {
-			if use := wire.Output.Message.Content[i].ToolUse; use != nil && len(use.Input) > 0 && string(use.Input) != "null" {
-				out[i] = string(use.Input)
-			}
+	if json.Unmarshal(body, &wire) != nil {
+		return nil
+	}
+	var out []string
+	for _, block := range wire.Output.Message.Content {
+		switch {
+		case block.ToolUse == nil:
+		case len(block.ToolUse.Input) == 0 || string(block.ToolUse.Input) == "null":
+			out = append(out, "{}")
+		default:
+			out = append(out, strings.ToValidUTF8(string(block.ToolUse.Input), "\uFFFD"))
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package bedrock
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/document"
@@ -21,12 +20,3 @@ func newDocument(text json.RawMessage) document.Interface {
 
 // MarshalSmithyDocument implements document.Marshaler of smithy.
 func (d rawDocument) MarshalSmithyDocument() ([]byte, error) { return d.text, nil }
-
-// compact takes the white space out of JSON that was checked before.
-func compact(text []byte) json.RawMessage {
-	var out bytes.Buffer
-	if json.Compact(&out, text) != nil {
-		return text
-	}
-	return out.Bytes()
-}

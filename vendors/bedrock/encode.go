@@ -119,7 +119,7 @@ func (e *encoder) sampling() {
 	}
 	// Where the model has a fixed value, asking for it asks for what happens anyway.
 	if e.Carries(vendors.Temperature, r.Temperature != nil && (!fixed || r.GetTemperature() != 1)) {
-		e.inference().Temperature = new(float32(r.GetTemperature()))
+		e.inference().Temperature = new(float32(min(r.GetTemperature(), 1)))
 	}
 	switch {
 	case !e.Carries(vendors.TopP, r.TopP != nil && (!fixed || r.GetTopP() < 0.99)):

@@ -63,9 +63,8 @@ func (c *call) failure(ctx context.Context, err error) *vendors.Error {
 	case x.status() >= 200 && x.status() <= 299:
 		return c.within(c.unavailable(c.explain("answered with something that is not the Converse API's JSON")))
 	}
-	var said smithy.APIError
 	code, message := "", ""
-	if errors.As(err, &said) {
+	if said, ok := errors.AsType[smithy.APIError](err); ok {
 		code, message = said.ErrorCode(), said.ErrorMessage()
 	}
 	if message == "" || message == unknownError {

@@ -61,7 +61,7 @@ var base = vendors.Table{
 	vendors.JSONObject:         row(vendors.Translated, "an instruction"),
 
 	vendors.MaxOutputTokens:    row(vendors.Native, ""),
-	vendors.Temperature:        row(vendors.Native, "Claude models after 4.6 take only 1"),
+	vendors.Temperature:        row(vendors.Translated, "0 to 1, more becomes 1; Claude models after 4.6 take only 1"),
 	vendors.TopP:               row(vendors.Native, "Claude models after 4.6 take only 0.99 and more"),
 	vendors.TopK:               row(vendors.Translated, "additionalModelRequestFields of Claude up to 4.6 and of Nova"),
 	vendors.Stop:               row(vendors.Native, "Claude models take no blank ones"),

@@ -2,7 +2,7 @@ package bedrock
 
 import (
 	"encoding/json"
-	"strings"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
@@ -17,25 +17,53 @@ const anyObject = "Answer with one JSON object and nothing else."
 const followSchema = "Answer with one JSON value that follows this JSON Schema, and nothing else: "
 
 // rules are what structured outputs take of JSON Schema. The vendor documents none for Converse; these are those of
-// Claude's own API, the narrowest of the families that it serves. Objects have to be closed.
+// Claude's own API, the narrowest of the families that it serves. References are written out, since one has to stand
+// alone there, without the description that generators put beside it.
 var rules = schema.Rules{
 	Keywords: []string{
-		"$ref", "$defs", "type", "anyOf", "allOf", "description", "title", "enum", "const", "properties",
-		"additionalProperties", "required", "items", "minItems", "format", "pattern",
+		"type", "anyOf", "allOf", "description", "title", "enum", "const", "properties", "additionalProperties", "required",
+		"items", "minItems", "format", "pattern",
 	},
 	Takes: func(keyword string, value json.RawMessage) bool {
-		text := string(value)
 		switch keyword {
 		case "minItems":
-			return text == "0" || text == "1"
+			return string(value) == "0" || string(value) == "1"
 		case "additionalProperties":
-			return text == "false"
+			return string(value) == "false"
 		}
 		return true
 	},
 	Formats: []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
 	Rename:  map[string]string{"oneOf": "anyOf"},
+	Inline:  true,
 	Close:   true,
+}
+
+// narrowed reports whether an adapted schema allows less than it did: with every object closed, one that may have
+// members of any name could only be empty.
+func narrowed(adapted json.RawMessage, moved []string) bool {
+	var tree any
+	return slices.Contains(moved, "additionalProperties") || json.Unmarshal(adapted, &tree) != nil || hasOpenObject(tree)
+}
+
+// hasOpenObject looks for objects without properties. What stands in an enum may look like one; taking it for one costs
+// only the vendor's guarantee.
+func hasOpenObject(tree any) bool {
+	switch node := tree.(type) {
+	case []any:
+		return slices.ContainsFunc(node, hasOpenObject)
+	case map[string]any:
+		types, _ := node["type"].([]any)
+		if node["properties"] == nil && (node["type"] == "object" || slices.Contains(types, any("object"))) {
+			return true
+		}
+		for _, inner := range node {
+			if hasOpenObject(inner) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // format asks for an answer that follows a schema, or for any object.
@@ -55,27 +83,32 @@ func (e *encoder) format() {
 		return
 	}
 	e.Carries(vendors.SchemaStrict, r.ResponseSchemaStrict != nil)
+	named := e.Carries(vendors.SchemaName, r.GetResponseSchemaName() != "")
+	described := e.Carries(vendors.SchemaDescription, !blank(r.GetResponseSchemaDescription()))
+	whole := string(s.JSON())
 	if e.model.unstructured() {
-		e.Carries(vendors.SchemaName, r.GetResponseSchemaName() != "")
-		e.Carries(vendors.SchemaDescription, r.GetResponseSchemaDescription() != "")
-		e.rules = append(e.rules, followSchema+string(s.JSON()))
+		e.rules = append(e.rules, followSchema+whole)
 		return
 	}
 	moved, err := s.Adapt(rules)
 	if err != nil {
-		e.Wrong(vendors.ResponseSchema.Param(), err.Error())
+		e.Refuse(vendors.ResponseSchema.Param(), "it "+err.Error())
 		return
 	}
 	for _, keyword := range moved {
 		e.Drop("response_format." + keyword)
 	}
+	if narrowed(s.JSON(), moved) {
+		e.rules = append(e.rules, followSchema+whole)
+		return
+	}
 	e.done.enforced = len(moved) == 0
 	definition := types.JsonSchemaDefinition{Schema: new(string(s.JSON()))}
-	if name := r.GetResponseSchemaName(); e.Carries(vendors.SchemaName, name != "") {
-		definition.Name = &name
+	if named {
+		definition.Name = new(r.GetResponseSchemaName())
 	}
-	if text := r.GetResponseSchemaDescription(); e.Carries(vendors.SchemaDescription, strings.TrimSpace(text) != "") {
-		definition.Description = &text
+	if described {
+		definition.Description = new(r.GetResponseSchemaDescription())
 	}
 	e.output().TextFormat = &types.OutputFormat{
 		Type: types.OutputFormatTypeJsonSchema, Structure: &types.OutputFormatStructureMemberJsonSchema{Value: definition},

@@ -14,9 +14,11 @@ type model struct {
 	major, minor int
 }
 
-// claudeVersion reads claude-opus-4-6-v1, claude-sonnet-4-20250514-v1:0 and claude-3-5-sonnet-20240620-v1:0.
-var claudeVersion = regexp.MustCompile(`anthropic\.claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?:-|:|$)`)
+// claudeVersion reads claude-opus-4-6-v1, claude-sonnet-4-20250514-v1:0, claude-3-5-sonnet-20240620-v1:0 and
+// claude-v2:1.
+var claudeVersion = regexp.MustCompile(`anthropic\.claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2}))?(?:-|:|$)`)
 
+// modelOf reads an id; without one it is a current Claude model.
 func modelOf(id string) model {
 	m := model{claude: id == "" || strings.Contains(id, "anthropic."), nova: strings.Contains(id, "amazon.nova"), opus: strings.Contains(id, "opus")}
 	if version := claudeVersion.FindStringSubmatch(id); version != nil {
@@ -26,11 +28,11 @@ func modelOf(id string) model {
 	return m
 }
 
+// atLeast and atMost compare versions. An id without one stands for a current model: it is neither.
 func (m model) atLeast(major, minor int) bool {
 	return m.major > major || m.major == major && m.minor >= minor
 }
 
-// The properties of Claude models follow from their version; an id without one stands for a current model.
 func (m model) atMost(major, minor int) bool {
 	return m.claude && m.major > 0 && !m.atLeast(major, minor+1)
 }
@@ -45,7 +47,7 @@ func (m model) oneSampler() bool { return m.claude && m.atLeast(4, 1) }
 func (m model) unforced() bool { return m.claude && m.atLeast(5, 1) }
 
 // effortless: models before 4.6 know no effort, but for Opus 4.5.
-func (m model) effortless() bool { return m.atMost(4, 5) && !(m.opus && m.atLeast(4, 5)) }
+func (m model) effortless() bool { return m.atMost(4, 5) && (!m.opus || !m.atLeast(4, 5)) }
 
 // unstructured: models before 4.1 follow no schema by themselves.
 func (m model) unstructured() bool { return m.atMost(4, 0) }

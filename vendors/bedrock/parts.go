@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,7 +98,7 @@ func fetchable(address string) (source, bool) {
 	return out, err == nil
 }
 
-// mediaType is the plain type of a source, told from its bytes where nobody said it.
+// plainType is the media type of a source, told from its bytes where nobody said it.
 func (s source) plainType() string {
 	said := s.mediaType
 	if said == "" || said == "application/octet-stream" {
@@ -162,15 +163,13 @@ func (e *encoder) audio(a *ktmsv1.AudioPart) types.ContentBlock {
 	if other, ok := audioFormats[said]; ok {
 		format = other
 	}
-	for _, known := range format.Values() {
-		if known == format {
-			return &types.ContentBlockMemberAudio{Value: types.AudioBlock{
-				Format: format, Source: &types.AudioSourceMemberBytes{Value: a.GetData()},
-			}}
-		}
+	if !slices.Contains(format.Values(), format) {
+		e.Refuse(vendors.PartAudio.Param(), "this vendor takes wav, mp3, flac, opus, ogg, m4a and webm")
+		return nil
 	}
-	e.Refuse(vendors.PartAudio.Param(), "this vendor takes wav, mp3, flac, opus, ogg, m4a and webm")
-	return nil
+	return &types.ContentBlockMemberAudio{Value: types.AudioBlock{
+		Format: format, Source: &types.AudioSourceMemberBytes{Value: a.GetData()},
+	}}
 }
 
 var documentFormats = map[string]types.DocumentFormat{
@@ -193,10 +192,8 @@ func documentFormat(from source, name string) types.DocumentFormat {
 	if extension == "htm" {
 		extension = "html"
 	}
-	for _, known := range format.Values() {
-		if string(known) == extension {
-			return known
-		}
+	if named := types.DocumentFormat(extension); slices.Contains(named.Values(), named) {
+		return named
 	}
 	if format == "" && strings.HasPrefix(kind, "text/") {
 		return types.DocumentFormatTxt

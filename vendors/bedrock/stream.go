@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
@@ -60,7 +59,7 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 	}
 	body := bufio.NewReader(c.exchange.res.Body)
 	// Proxies answer with JSON or HTML whatever was asked for. No event begins like that: it would be too long.
-	if first, err := body.Peek(1); err == nil && strings.ContainsAny(string(first), "{<") {
+	if first, err := body.Peek(1); err == nil && (first[0] == '{' || first[0] == '<') {
 		c.exchange.body, _ = io.ReadAll(io.LimitReader(body, maxShown))
 		return c.unavailable(c.explain("answered with something that is not an event stream"))
 	}
@@ -103,15 +102,16 @@ func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendo
 		e.Err = cause
 		return e
 	}
-	var said smithy.APIError
-	switch {
-	case errors.As(err, &said):
+	if said, ok := errors.AsType[smithy.APIError](err); ok {
 		return s.call.streamError(said)
-	case cause != nil && s.finished, err == io.EOF && s.finished:
+	}
+	ended := errors.Is(err, io.EOF)
+	switch {
+	case s.finished && (ended || cause != nil):
 		return nil
 	case cause != nil:
 		return transport.Failure(ctx, s.call.target.Vendor, cause)
-	case err == io.EOF:
+	case ended:
 		return s.call.unavailable("the stream ended before the answer did")
 	}
 	return s.call.unavailable("sent an event that cannot be read")
@@ -120,14 +120,15 @@ func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendo
 // stream puts together what came in pieces.
 type stream struct {
 	call *call
-	// uses are the calls by the index of their block; the value is the call's own index, or serverTool.
-	uses     map[int32]*use
-	calls    int32
+	// uses are the calls by the index of their block.
+	uses  map[int32]*use
+	calls int32 // that are the caller's to answer
+	// thoughts are the blocks of reasoning by their index, order as they came.
 	thoughts map[int32]*thought
 	order    []*thought
-	said     bool
+	said     bool // something that the caller has
 	finished bool
-	counted  bool
+	counted  bool // the usage came
 }
 
 // use is a call that began.

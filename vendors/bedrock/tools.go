@@ -17,8 +17,11 @@ import (
 // tools, and has no choice that forbids them.
 const noCalls = "Do not call any tool now. Answer in text."
 
-// openSchema takes any arguments.
-const openSchema = `{"type":"object","properties":{}}`
+// openSchema takes any arguments, closedSchema none.
+const (
+	openSchema   = `{"type":"object","properties":{}}`
+	closedSchema = `{"type":"object","properties":{},"additionalProperties":false}`
+)
 
 // tools declares the tools and the choice among them.
 func (e *encoder) tools() {
@@ -103,14 +106,14 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {
 	}
 	name := e.wireName(t.GetName())
 	spec := types.ToolSpecification{Name: &name}
-	if text := t.GetDescription(); e.Carries(vendors.ToolDescription, !blank(text)) {
-		spec.Description = &text
+	if e.Carries(vendors.ToolDescription, !blank(t.GetDescription())) {
+		spec.Description = new(t.GetDescription())
 	}
-	strict := e.Carries(vendors.ToolStrict, t.GetStrict())
+	text, strict := e.parameters(path, t)
 	if strict {
 		spec.Strict = new(true)
 	}
-	spec.InputSchema = &types.ToolInputSchemaMemberJson{Value: newDocument(e.parameters(path, t, strict))}
+	spec.InputSchema = &types.ToolInputSchemaMemberJson{Value: newDocument(text)}
 	out := []types.Tool{&types.ToolMemberToolSpec{Value: spec}}
 	if point := e.extras(path, t.GetExtraJson()); point != nil {
 		out = append(out, &types.ToolMemberCachePoint{Value: *point})
@@ -118,31 +121,44 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {
 	return out
 }
 
-// parameters is the schema of a tool's arguments. Only that of a strict tool has to keep to the vendor's keywords.
-func (e *encoder) parameters(path string, t *ktmsv1.Tool, strict bool) json.RawMessage {
+// parameters is the schema of a tool's arguments, and whether the vendor holds the model to it. Only such a schema has to
+// keep to the vendor's keywords.
+func (e *encoder) parameters(path string, t *ktmsv1.Tool) (text json.RawMessage, strict bool) {
 	e.Carries(vendors.ToolParameters, t.GetParameters() != nil)
 	e.Carries(vendors.ToolParametersJSON, t.GetParametersJson() != "")
+	strict = e.Carries(vendors.ToolStrict, t.GetStrict())
 	s, err := schema.OfTool(t)
 	if err != nil {
 		e.Wrong(path+".parameters", err.Error())
+		return nil, false
 	}
 	if s == nil {
-		return json.RawMessage(openSchema)
+		text = json.RawMessage(openSchema)
+		if strict {
+			text = json.RawMessage(closedSchema)
+		}
+		return text, strict
 	}
+	text = s.JSON()
 	if strict {
 		moved, err := s.Adapt(rules)
-		if err != nil {
-			e.Wrong(path+".parameters", err.Error())
+		if err != nil || narrowed(s.JSON(), moved) {
+			e.Drop(vendors.ToolStrict.Param())
+			return ofObjects(text), false
 		}
 		for _, keyword := range moved {
 			e.Drop("tools.parameters." + keyword)
 		}
+		text = s.JSON()
 	}
-	// The vendor takes objects only, and wants to read that at the top.
-	text := s.JSON()
+	return ofObjects(text), strict
+}
+
+// ofObjects says at the top of a schema that it is one of objects: the vendor takes no others, and wants to read it.
+func ofObjects(text json.RawMessage) json.RawMessage {
 	members, err := openaiapi.ParseMembers(text)
-	if err == nil && members.Get("type") == nil {
-		return append(openaiapi.Members{{Name: "type", Value: json.RawMessage(`"object"`)}}, members...).AppendJSON(nil)
+	if err != nil || members.Get("type") != nil {
+		return text
 	}
-	return text
+	return append(openaiapi.Members{{Name: "type", Value: json.RawMessage(`"object"`)}}, members...).AppendJSON(nil)
 }

@@ -1,0 +1,156 @@
+package bedrock
+
+import (
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ai-process/ktms/vendors"
+)
+
+// TestEncode holds what goes out to its exact text, where the suite only sees that something arrives.
+func TestEncode(t *testing.T) {
+	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\nxxxx"))
+	newest, nova := "us.anthropic.claude-opus-5-5", "us.amazon.nova-2-lite-v1:0"
+	for name, c := range map[string]struct {
+		model, request string
+		want           []string // in the body
+		dropped        []string
+	}{
+		"numbers stay short": {testClaude, hello + `temperature: 0.7 max_output_tokens: 5 stop: ["END", " "]`,
+			[]string{`"inferenceConfig":{"maxTokens":5,"stopSequences":["END"],"temperature":0.7}`}, []string{"stop"}},
+		"one sampler":           {testClaude, hello + `temperature: 0 top_p: 0`, []string{`"inferenceConfig":{"temperature":0}`}, []string{"top_p"}},
+		"too warm":              {testClaude, hello + `temperature: 1.5`, []string{`"temperature":1}`}, nil},
+		"fixed samplers":        {newest, hello + `temperature: 1 top_p: 0.99 top_k: 3`, nil, []string{"top_k"}},
+		"top_k of Claude":       {testClaude, hello + `top_k: 0`, []string{`"additionalModelRequestFields":{"top_k":0}`}, nil},
+		"top_k of Nova":         {nova, hello + `top_k: 9`, []string{`"additionalModelRequestFields":{"inferenceConfig":{"topK":9}}`}, nil},
+		"effort":                {newest, hello + `reasoning_effort: "xhigh"`, []string{`"outputConfig":{"effort":"xhigh"}`}, nil},
+		"minimal effort":        {testClaude, hello + `reasoning_effort: "minimal"`, []string{`"effort":"low"`}, nil},
+		"no effort":             {testClaude, hello + `reasoning_effort: "none"`, nil, []string{"reasoning_effort"}},
+		"effort of Nova":        {nova, hello + `reasoning_effort: "low"`, nil, []string{"reasoning_effort"}},
+		"a caller's thinking":   {testClaude, hello + `extra_json: '{"thinking":{"type":"adaptive"},"other":1}'`, []string{`{"thinking":{"type":"adaptive"}}`}, []string{"other"}},
+		"tier":                  {testClaude, hello + `service_tier: "scale"`, nil, []string{"service_tier"}},
+		"only instructions":     {testClaude, `base_system_instruction: "b" request_instruction: "r"`, []string{`"messages":[{"content":[{"text":"r"}],"role":"user"}],"system":[{"text":"b"}]`}, nil},
+		"order of instructions": {testClaude, `base_system_instruction: "b" request_instruction: "r" messages { role: MESSAGE_ROLE_SYSTEM text: "s" } ` + hello, []string{`"system":[{"text":"b"},{"text":"r"},{"text":"s"}]`}, nil},
+		"a later instruction":   {testClaude, hello + `messages { role: MESSAGE_ROLE_DEVELOPER text: "s" }`, []string{`[{"text":"hello"},{"text":"<system>\ns\n</system>"}]`}, nil},
+		"JSON":                  {testClaude, hello + `json_object: true`, []string{anyObject}, nil},
+		"cache points": {testClaude, `messages { role: MESSAGE_ROLE_SYSTEM parts { text: "s" extra_json: '{"cache_control":{"type":"ephemeral","ttl":"1h"}}' } }
+			messages { role: MESSAGE_ROLE_USER parts { text: "a" extra_json: '{"cache_control":{"type":"ephemeral"}}' } parts { text: "b" } }`,
+			[]string{`[{"text":"s"},{"cachePoint":{"ttl":"1h","type":"default"}}]`, `[{"text":"a"},{"cachePoint":{"type":"default"}},{"text":"b"}]`}, nil},
+		"a cache point that is none": {testClaude, `messages { role: MESSAGE_ROLE_USER text: "a" extra_json: '{"cache_control":{"type":"ephemeral","ttl":"2h"}}' }`, nil, []string{"cache_control"}},
+		"a data: URL":                {testClaude, `messages { role: MESSAGE_ROLE_USER parts { image { url: "data:image/png;base64,` + png + `" detail: "low" } } }`, []string{`{"image":{"format":"png","source":{"bytes":"` + png + `"}}}`}, []string{"image_url.detail"}},
+		"an image without a type":    {testClaude, `messages { role: MESSAGE_ROLE_USER parts { image { data: "\x89PNG\r\n\x1a\nxxxx" } } }`, []string{`"format":"png"`}, nil},
+		"an object in S3":            {testClaude, `messages { role: MESSAGE_ROLE_USER parts { image { url: "s3://bucket/a.webp" } } }`, []string{`"format":"webp","source":{"s3Location":{"uri":"s3://bucket/a.webp"}}`}, nil},
+		"names of documents": {testClaude, `messages { role: MESSAGE_ROLE_USER parts { document { data: "%PDF-1" filename: "a/ü report__v1.pdf" } } parts { document { data: "x" mime_type: "text/plain" filename: "a/ü report  v1.md" } } parts { document { data: "%PDF-1" } } }`,
+			[]string{`"format":"pdf","name":"a report v1"`, `"format":"md","name":"a report v1 2"`, `"name":"document"`, `{"text":"(empty)"}`}, nil},
+		"sound for Nova": {nova, `messages { role: MESSAGE_ROLE_USER parts { audio { data: "RIFFxxxxWAVExxxx" } } }`, []string{`"format":"wav"`}, nil},
+		"arguments": {testClaude, hello + `messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c" name: "f" arguments: '{"z":1.50, "a":9007199254740993}' } } messages { role: MESSAGE_ROLE_TOOL tool_call_id: "c" }`,
+			[]string{`"input":{"z":1.50, "a":9007199254740993}`, `"toolResult":{"content":[{"text":"(empty)"}],"toolUseId":"c"}`, `"toolConfig":{"tools":[{"toolSpec":{"inputSchema":{"json":` + openSchema + `},"name":"f"}}]}`}, nil},
+		"an id twice": {testClaude, hello + strings.Repeat(`messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c" name: "f" } } messages { role: MESSAGE_ROLE_TOOL tool_call_id: "c" text: "r" } `, 2),
+			[]string{`"toolUseId":"c"`, `"toolUseId":"call_`}, nil},
+		"none with a history": {testClaude, hello + `messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c" name: "f" } } messages { role: MESSAGE_ROLE_TOOL tool_call_id: "c" text: "r" } tools { name: "g" } tool_choice { mode: TOOL_CHOICE_MODE_NONE }`,
+			[]string{`"name":"g"`, noCalls}, nil},
+		"forced":           {testClaude, hello + `tools { name: "g" } tool_choice { mode: TOOL_CHOICE_MODE_REQUIRED }`, []string{`"toolChoice":{"any":{}}`}, nil},
+		"not to be forced": {newest, hello + `tools { name: "g" } tool_choice { mode: TOOL_CHOICE_MODE_FUNCTION function_name: "g" }`, []string{`"system":[{"text":"Call the tool g now."}]`}, nil},
+		"a strict map":     {testClaude, hello + `tools { name: "g" strict: true parameters_json: '{"type":"object","additionalProperties":{"type":"string"}}' }`, []string{`"json":{"type":"object","additionalProperties":{"type":"string"}}`}, []string{"tools.strict"}},
+		"a keyword moves":  {testClaude, hello + `response_schema_json: '{"type":"object","properties":{"n":{"type":"integer","maximum":3}},"required":["n"]}'`, []string{`\"additionalProperties\":false`}, []string{"response_format.maximum"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, head, err := sent(t, target(c.model), c.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(body, want) {
+					t.Errorf("no %s in\n%s", want, body)
+				}
+			}
+			if !slices.Equal(head.Dropped, c.dropped) {
+				t.Errorf("dropped %v, want %v", head.Dropped, c.dropped)
+			}
+			if c.want == nil && (strings.Contains(body, "inferenceConfig") || strings.Contains(body, "outputConfig")) {
+				t.Error(body)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	call := `messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c-77" name: "f" } } `
+	for name, c := range map[string]struct {
+		request string
+		kind    vendors.Kind
+		says    string
+	}{
+		"a picture elsewhere":    {`messages { role: MESSAGE_ROLE_USER parts { image { url: "https://x.example/a.png" } } }`, vendors.Unsupported, "send the bytes"},
+		"a document elsewhere":   {`messages { role: MESSAGE_ROLE_USER parts { document { url: "https://x.example/a.pdf" } } }`, vendors.Unsupported, "send the bytes"},
+		"another kind of image":  {`messages { role: MESSAGE_ROLE_USER parts { image { data: "BMxxxx" mime_type: "image/bmp" } } }`, vendors.Unsupported, "png"},
+		"a picture by Claude":    {hello + `messages { role: MESSAGE_ROLE_ASSISTANT parts { image { data: "\x89PNG\r\n\x1a\n" } } }`, vendors.Unsupported, "role"},
+		"arguments that are not": {hello + `messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c" name: "f" arguments: "[1]" } }`, vendors.Invalid, "not a JSON object"},
+		"a call without result":  {hello + call + `messages { role: MESSAGE_ROLE_USER text: "so?" }`, vendors.Invalid, "c-77"},
+		"a last call":            {hello + call, vendors.Invalid, "c-77"},
+		"a result twice":         {hello + call + strings.Repeat(`messages { role: MESSAGE_ROLE_TOOL tool_call_id: "c-77" } `, 2), vendors.Invalid, "c-77"},
+		"a custom call":          {hello + `messages { role: MESSAGE_ROLE_ASSISTANT tool_calls { id: "c" name: "f" type: "custom" } }`, vendors.Unsupported, ""},
+		"an empty part":          {`messages { role: MESSAGE_ROLE_USER parts {} }`, vendors.Invalid, "is empty"},
+		"strict":                 {hello + `seed: 0 strict_params: true`, vendors.Unsupported, "seed"},
+		"a schema that is none":  {hello + `response_schema_json: "[]"`, vendors.Invalid, "object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := sent(t, target(testClaude), c.request)
+			var e *vendors.Error
+			if !errors.As(err, &e) || e.Kind != c.kind || !strings.Contains(e.Message, c.says) {
+				t.Errorf("%v, want %v with %q", err, c.kind, c.says)
+			}
+		})
+	}
+}
+
+// TestNoThinking: a model that thinks by default, and declares that it need not, is told not to.
+func TestNoThinking(t *testing.T) {
+	to := target(testClaude)
+	to.Capabilities = []string{"no_thinking"}
+	for effort, want := range map[string]string{"": `{"thinking":{"type":"disabled"}}`, "none": `{"thinking":{"type":"disabled"}}`, "low": `{"effort":"low"}`} {
+		if body, head, err := sent(t, to, hello+`reasoning_effort: "`+effort+`"`); err != nil || !strings.Contains(body, want) || head.Dropped != nil {
+			t.Errorf("%q: %v %v %s", effort, err, head, body)
+		}
+	}
+}
+
+// TestEnforced: only the whole schema counts, and only where the vendor has it.
+func TestEnforced(t *testing.T) {
+	closed := `response_schema_json: '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'`
+	for request, want := range map[string]bool{
+		closed: true, `json_object: true`: false,
+		`response_schema_json: '{"type":"object"}'`:                                           false,
+		`response_schema_json: '{"type":"object","properties":{"n":{"minimum":1}}}'`:          false,
+		`response_schema_json: '{"type":"object","properties":{"n":{"type":"object"}}}'`:      false,
+		`response_schema_json: '{"type":"array","items":{"type":"string","maxLength":3}}'`:    false,
+		`response_schema_json: '{"type":"array","items":{"type":"string","format":"email"}}'`: true,
+	} {
+		if _, head, err := sent(t, target(testClaude), hello+request); err != nil || head.Enforced != want {
+			t.Errorf("%s: %v %v", request, head.Enforced, err)
+		}
+	}
+	if body, head, err := sent(t, target("anthropic.claude-3-5-sonnet-20240620-v1:0"), hello+closed); err != nil || head.Enforced || !strings.Contains(body, followSchema) {
+		t.Errorf("%v %v %s", head, err, body)
+	}
+}
+
+func TestModelOf(t *testing.T) {
+	for id, want := range map[string]model{
+		"":                             {claude: true},
+		"anthropic.claude-opus-4-6-v1": {claude: true, opus: true, major: 4, minor: 6},
+		"us.anthropic.claude-sonnet-4-20250514-v1:0":                       {claude: true, major: 4},
+		"anthropic.claude-3-7-sonnet-20250219-v1:0":                        {claude: true, major: 3, minor: 7},
+		"anthropic.claude-v2:1":                                            {claude: true, major: 2},
+		"global.anthropic.claude-opus-5":                                   {claude: true, opus: true, major: 5},
+		"arn:aws:bedrock:x:1:inference-profile/us.amazon.nova-2-lite-v1:0": {nova: true},
+		"arn:aws:bedrock:x:1:application-inference-profile/abc":            {},
+	} {
+		if got := modelOf(id); got != want {
+			t.Errorf("%s: %+v", id, got)
+		}
+	}
+}
