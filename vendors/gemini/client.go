@@ -196,8 +196,8 @@ func readStream(ctx context.Context, s *stream, body io.Reader, yield func(vendo
 			}
 			return failed
 		}
-		if len(bytes.TrimSpace(event.Data)) == 0 {
-			continue
+		if data := bytes.TrimSpace(event.Data); len(data) == 0 || string(data) == "[DONE]" {
+			continue // proxies that speak several dialects end every stream so
 		}
 		chunks, failed := s.take(event.Data)
 		if failed != nil {

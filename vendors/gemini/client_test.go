@@ -75,6 +75,14 @@ func TestStreamWithoutEvents(t *testing.T) {
 	}
 }
 
+func TestStreamWithAnEnd(t *testing.T) {
+	up := vendortest.NewUpstream(t)
+	up.Reply(vendortest.Events("text/event-stream", "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n", "data: [DONE]\n\n"))
+	if _, finish, _, err := collect(t, up, hi()); err != nil || finish != "stop" {
+		t.Errorf("%q %v", finish, err)
+	}
+}
+
 func TestBlockedStream(t *testing.T) {
 	up := vendortest.NewUpstream(t)
 	up.Reply(vendortest.Events("text/event-stream", "data: {\"promptFeedback\":{\"blockReason\":\"JAILBREAK\"},\"usageMetadata\":{\"promptTokenCount\":2}}\n\n"))

@@ -130,7 +130,9 @@ var (
 	overflowPhrases = []string{"exceeds the maximum number of tokens", "request payload size exceeds the limit"}
 	// A signature of another model or account: the conversation can go on elsewhere.
 	signaturePhrases = []string{"thought_signature", "thought signature", "thoughtsignature"}
-	keyPhrases       = []string{"api key not valid", "api key expired", "api key not found"}
+	// The model lacks something that another may have: several answers, functions, an instruction.
+	lackPhrases = []string{"is not enabled for", "does not support", "not supported by this model", "not supported for this model"}
+	keyPhrases  = []string{"api key not valid", "api key expired", "api key not found"}
 )
 
 func (w *wireError) kind(status int) vendors.Kind {
@@ -152,11 +154,11 @@ func (w *wireError) kind(status int) vendors.Kind {
 	case status != http.StatusBadRequest && status != http.StatusRequestEntityTooLarge:
 	case hasAny(text, overflowPhrases):
 		return vendors.Overflow
-	case hasAny(text, signaturePhrases):
-		return vendors.Unsupported
 	case w.Status == "FAILED_PRECONDITION", hasAny(text, keyPhrases), // of the account: billing, its country
 		w.has(func(d *wireDetail) bool { return strings.HasPrefix(d.Reason, "API_KEY_") }):
 		return vendors.Denied
+	case hasAny(text, signaturePhrases), hasAny(text, lackPhrases):
+		return vendors.Unsupported
 	}
 	return transport.KindOf(status)
 }

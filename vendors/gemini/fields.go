@@ -53,7 +53,7 @@ var fields = vendors.Table{
 	vendors.ResponseSchema: {How: vendors.Translated, Note: "responseJsonSchema; keywords that it lacks are said in " +
 		"descriptions, references are written out"},
 	vendors.ResponseSchemaJSON: {How: vendors.Translated, Note: "as response_schema"},
-	vendors.SchemaName:         {How: vendors.Translated, Note: "title of the schema"},
+	vendors.SchemaName:         {How: vendors.Translated, Note: "title of the schema, unless it has one"},
 	vendors.SchemaDescription:  {How: vendors.Translated, Note: "description of the schema"},
 	vendors.SchemaStrict:       {How: vendors.Translated, Note: "a schema is always enforced"},
 	vendors.JSONObject:         {How: vendors.Translated, Note: "responseMimeType"},

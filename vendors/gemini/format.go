@@ -72,7 +72,7 @@ func (e *encoder) responseFormat() {
 	s, err := schema.OfResponse(r)
 	switch {
 	case err != nil:
-		e.ledger.Wrong(field.Param(), "the schema "+err.Error())
+		e.ledger.Wrong(field.Param(), "the schema cannot be read: "+err.Error())
 	case s == nil && e.ledger.Carries(vendors.JSONObject, r.GetJsonObject()):
 		if apart {
 			e.ledger.Drop(vendors.JSONObject.Param())

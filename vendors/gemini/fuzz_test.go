@@ -17,6 +17,7 @@ var answerSeeds = []string{
 	`{"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"x":1},null]},"finishReason":"OTHER","groundingMetadata":{"groundingChunks":[{"web":{"uri":"u"}}]},"logprobsResult":{"chosenCandidates":[{"token":"t","logProbability":-1e5}]}},{"index":3,"content":{"parts":[{"functionCall":{"args":"x"}},{"toolCall":{}}]},"finishReason":"?"}]}`,
 	`{"promptFeedback":{"blockReason":"SAFETY"}}`,
 	`[{"error":{"code":429,"details":[{"retryDelay":"1s"}]}}]`,
+	"{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\",\"args\":{\"\xff\":\"\xfe\"}}},{\"y\":\"\xff\"}]},\"finishReason\":\"\xff\",\"groundingMetadata\":\"\xff\"}]}",
 	`{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}],"usageMetadata":{"promptTokenCount":-1,"candidatesTokenCount":"9e99"}}`,
 }
 

@@ -49,7 +49,7 @@ func (e *encoder) function(path string, t *ktmsv1.Tool) function {
 	}
 	s, err := schema.OfTool(t)
 	if err != nil {
-		e.ledger.Wrong(path+".parameters", "the schema "+err.Error())
+		e.ledger.Wrong(path+".parameters", "the schema cannot be read: "+err.Error())
 	} else if e.ledger.Carries(field, s != nil) {
 		out.parameters, _ = e.adapted(field.Param(), s)
 	}

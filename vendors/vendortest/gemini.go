@@ -204,6 +204,7 @@ var geminiFailures = []Failure{
 	{"quota of the day", http.StatusTooManyRequests, geminiError(429, "RESOURCE_EXHAUSTED", "quota", geminiDaily, geminiRetry), vendors.Denied, ""},
 	{"signature missing", http.StatusBadRequest, geminiError(400, "INVALID_ARGUMENT", "Function call is missing a thought_signature in functionCall parts."), vendors.Unsupported, ""},
 	{"signature of another", http.StatusBadRequest, geminiError(400, "INVALID_ARGUMENT", "Corrupted thought signature."), vendors.Unsupported, ""},
+	{"not this model", http.StatusBadRequest, geminiError(400, "INVALID_ARGUMENT", "Multiple candidates is not enabled for this model"), vendors.Unsupported, ""},
 	{"cancelled by the vendor", 499, geminiError(499, "CANCELLED", "The operation was cancelled."), vendors.Unavailable, ""},
 	{"overloaded", http.StatusServiceUnavailable, geminiError(503, "UNAVAILABLE", "The model is overloaded."), vendors.Unavailable, ""},
 	{"deadline", http.StatusGatewayTimeout, geminiError(504, "DEADLINE_EXCEEDED", "late"), vendors.Unavailable, ""},

@@ -348,14 +348,6 @@ func (g *geminiReader) thinking(path string, v any) {
 // schema reads a JSON Schema of the keywords that the vendor knows.
 func (g *geminiReader) schema(path string, v any) {
 	list := func(path string, v any) { g.list(path, v, g.schema) }
-	or := func(take func(any) bool, other func(string, any)) func(string, any) {
-		return func(path string, v any) {
-			if !take(v) {
-				other(path, v)
-			}
-		}
-	}
-	isBool := func(v any) bool { _, ok := v.(bool); return ok }
 	isString := func(v any) bool { _, ok := v.(string); return ok }
 	kinds := g.enum("string", "number", "integer", "boolean", "array", "object", "null")
 	names := func(path string, v any) {
@@ -365,8 +357,13 @@ func (g *geminiReader) schema(path string, v any) {
 	}
 	g.object(path, v, map[string]func(string, any){
 		"$id": g.text, "$anchor": g.text, "format": g.text, "title": g.text, "description": nil,
-		"type": or(func(v any) bool { _, many := v.([]any); return !many && isString(v) && !g.failing(kinds, v) },
-			func(path string, v any) { g.list(path, v, kinds) }),
+		"type": func(path string, v any) {
+			if isString(v) {
+				kinds(path, v)
+			} else {
+				g.list(path, v, kinds)
+			}
+		},
 		"enum": func(path string, v any) {
 			g.list(path, v, func(path string, v any) {
 				if _, number := v.(json.Number); !number && !isString(v) {
@@ -385,17 +382,12 @@ func (g *geminiReader) schema(path string, v any) {
 				g.schema(path+"."+name, property)
 			}
 		},
-		"propertyOrdering": names, "required": names, "additionalProperties": or(isBool, g.schema),
+		"propertyOrdering": names, "required": names, "additionalProperties": func(path string, v any) {
+			if _, ok := v.(bool); !ok {
+				g.schema(path, v)
+			}
+		},
 	})
-}
-
-// failing reports whether a reader takes no value, without keeping that.
-func (g *geminiReader) failing(read func(string, any), v any) bool {
-	before := g.wrong
-	defer func() { g.wrong = before }()
-	g.wrong = ""
-	read("", v)
-	return g.wrong != ""
 }
 
 func (g *geminiReader) embed(v any, model string) {
