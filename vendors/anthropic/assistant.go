@@ -42,17 +42,18 @@ func (e *encoder) answer(path string, m *ktmsv1.Message) {
 
 // wholeText is the text of a message that is nothing but text, as the vendor wrote it.
 func wholeText(m *ktmsv1.Message) string {
-	out := m.GetText()
+	if m.GetRefusal() != "" {
+		return ""
+	}
+	var out strings.Builder
+	out.WriteString(m.GetText())
 	for _, p := range m.GetParts() {
 		if _, plain := p.GetPart().(*ktmsv1.ContentPart_Text); !plain || p.GetExtraJson() != "" {
 			return ""
 		}
-		out += p.GetText()
+		out.WriteString(p.GetText())
 	}
-	if m.GetRefusal() != "" {
-		return ""
-	}
-	return out
+	return out.String()
 }
 
 // arrange puts the blocks of a turn in the order in which the vendor wrote them, if the thoughts tell, and else thinking

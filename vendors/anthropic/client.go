@@ -241,7 +241,7 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 // ended says why a stream has no more events; nil is a clean end.
 func (c *call) ended(ctx context.Context, err error) *vendors.Error {
 	switch {
-	case err == io.EOF && ctx.Err() == nil:
+	case errors.Is(err, io.EOF) && ctx.Err() == nil:
 		return nil
 	case errors.Is(err, sse.ErrTooLong):
 		e := unavailable(c.target, "sent an event that is too long")

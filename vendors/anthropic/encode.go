@@ -58,6 +58,10 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*en
 		names: map[string]string{},
 	}
 	e.conversation()
+	if failed := e.Failed(); failed != nil {
+		return nil, failed // the turns are not whole, and what follows reads them
+	}
+	e.begin()
 	e.declareTools()
 	e.chooseTools()
 	e.responseFormat()
@@ -65,7 +69,6 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*en
 	e.think()
 	e.sampling()
 	e.others()
-	e.begin()
 	e.end()
 	e.breakpoints()
 	dropped, failed := e.Close(req.GetStrictParams())

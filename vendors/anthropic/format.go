@@ -84,7 +84,7 @@ func (e *encoder) titled(text json.RawMessage) json.RawMessage {
 	if err != nil || !name && !about {
 		return text
 	}
-	var first openaiapi.Members
+	first := make(openaiapi.Members, 0, len(members)+2)
 	if name && members.Get("title") == nil {
 		first.Add("title", openaiapi.AppendString(nil, r.GetResponseSchemaName()))
 	}

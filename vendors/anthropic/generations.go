@@ -68,7 +68,7 @@ func generationOf(model string) generation {
 	return g
 }
 
-// versionOf reads claude-opus-5-5, claude-sonnet-4-20250514 and claude-3-7-sonnet-latest, also behind the prefix of a
+// versionOf reads claude-opus-5-5, claude-sonnet-4-20250514, claude-haiku-4.5 and claude-3-7-sonnet-latest, also behind the prefix of a
 // cloud (eu.anthropic.claude-…). Numbers of more than two digits are dates.
 func versionOf(model string) (family string, version int) {
 	_, id, found := strings.Cut(model, "claude-")
@@ -79,7 +79,7 @@ func versionOf(model string) (family string, version int) {
 		id = id[:end]
 	}
 	var numbers []int
-	for part := range strings.SplitSeq(id, "-") {
+	for part := range strings.FieldsFuncSeq(id, func(r rune) bool { return r == '-' || r == '.' }) {
 		n, err := strconv.Atoi(part)
 		switch {
 		case err != nil && family == "":

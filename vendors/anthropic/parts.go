@@ -42,8 +42,11 @@ func (e *encoder) part(path, role string, p *ktmsv1.ContentPart) *block {
 		e.Refuse(path, "an assistant's turn holds text and calls alone here")
 	}
 	if extra := e.extra(path+".extra_json", p.GetExtraJson(), cacheControl); extra != nil {
-		if mark := e.mark(extra.Get(cacheControl)); b != nil {
+		switch mark := e.mark(extra.Get(cacheControl)); {
+		case b != nil:
 			b.cache = mark
+		case mark != nil:
+			e.Drop(cacheControl)
 		}
 	}
 	return b

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
@@ -116,9 +117,9 @@ func (s *stream) start(m *wireMessage) []*ktmsv1.GenerateTextChunk {
 }
 
 func (s *stream) block(index int64) *streamBlock {
-	for i := len(s.blocks) - 1; i >= 0; i-- {
-		if s.blocks[i].index == index {
-			return s.blocks[i]
+	for _, b := range slices.Backward(s.blocks) {
+		if b.index == index {
+			return b
 		}
 	}
 	return nil

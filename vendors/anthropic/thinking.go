@@ -65,14 +65,16 @@ func (e *encoder) budgetFor(effort string) bool {
 		return false
 	}
 	budget := budgets[effort]
+	room := e.maxTokens / 2              // the answer has to fit, too
 	if e.req.GetMaxOutputTokens() == 0 { // the ceiling is ours
 		raised := budget + answerRoom
 		if most := e.target.MaxOutputTokens; most > 0 {
 			raised = min(raised, most)
 		}
 		e.maxTokens = max(e.maxTokens, raised)
+		room = max(e.maxTokens/2, e.maxTokens-answerRoom)
 	}
-	budget = min(budget, e.maxTokens/2) // the answer has to fit, too
+	budget = min(budget, room)
 	if budget < minBudget {
 		return false
 	}

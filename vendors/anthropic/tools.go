@@ -148,8 +148,11 @@ func (e *encoder) ofObjects(path string, text json.RawMessage) []byte {
 	return append([]byte(`{"type":"object",`), text[open:]...)
 }
 
-// maxToolName is how long a tool's name may be for the vendor.
-const maxToolName = 128
+// maxToolName is how long a tool's name may be for the vendor; models that still take sampling parameters had less room.
+const (
+	maxToolName   = 128
+	olderToolName = 64
+)
 
 // toolName is a tool's name on the wire. Names that the vendor would refuse are rewritten, always in the same way, and
 // answers are given the caller's names back.
@@ -160,11 +163,15 @@ func (e *encoder) toolName(name string) string {
 		}
 		return '_'
 	}, name)
-	if wire == name && name != "" && len(name) <= maxToolName && e.names[wire] == "" {
+	most := maxToolName
+	if e.gen.sampling {
+		most = olderToolName
+	}
+	if wire == name && name != "" && len(name) <= most && e.names[wire] == "" {
 		return wire
 	}
 	mark := "_" + digest(name)
-	wire = wire[:min(len(wire), maxToolName-len(mark))] + mark
+	wire = wire[:min(len(wire), most-len(mark))] + mark
 	e.names[wire] = name
 	return wire
 }
