@@ -3,6 +3,8 @@ package bedrock
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -13,9 +15,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-
-	"crypto/sha256"
-	"encoding/hex"
 
 	"github.com/ai-process/ktms/vendors"
 )
@@ -175,5 +174,22 @@ func TestLingeringStream(t *testing.T) {
 	}
 	if ctx.Err() != nil {
 		t.Error("waited for the end")
+	}
+}
+
+// TestSameRequest: a stream asks for the same as a complete answer.
+func TestSameRequest(t *testing.T) {
+	req := requested(t, hello+`base_system_instruction: "b" temperature: 0.5 top_k: 2 reasoning_effort: "low" service_tier: "flex" tools { name: "f" }
+		response_schema_json: '{"type":"object","properties":{}}' extra_json: '{"guardrailConfig":{"guardrailIdentifier":"g","guardrailVersion":"1"}}'`)
+	c := &carrier{body: []byte(okBody)}
+	v := New(Options{Transport: c})
+	if _, err := v.Generate(t.Context(), target(testClaude), req); err != nil {
+		t.Fatal(err)
+	}
+	whole := c.sent
+	for range v.Stream(t.Context(), target(testClaude), req) { // a head, and the error that this is no stream
+	}
+	if !bytes.Equal(whole, c.sent) || !strings.HasSuffix(c.request.URL.Path, "/converse-stream") || len(whole) < 300 {
+		t.Errorf("%s\n%s\n%s", c.request.URL.Path, whole, c.sent)
 	}
 }

@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,6 +21,8 @@ type encoded struct {
 	dropped []string
 	// enforced: the vendor holds the answer to the whole schema.
 	enforced bool
+	// guardrail is the input's, as a stream wants it.
+	guardrail *types.GuardrailStreamConfiguration
 	// names maps the names of tools that the vendor does not take back to the caller's.
 	names map[string]string
 }
@@ -29,7 +32,7 @@ func (e *encoded) stream() *bedrockruntime.ConverseStreamInput {
 	in := e.input
 	return &bedrockruntime.ConverseStreamInput{
 		ModelId: in.ModelId, Messages: in.Messages, System: in.System, InferenceConfig: in.InferenceConfig,
-		ToolConfig: in.ToolConfig, OutputConfig: in.OutputConfig, ServiceTier: in.ServiceTier,
+		ToolConfig: in.ToolConfig, OutputConfig: in.OutputConfig, ServiceTier: in.ServiceTier, GuardrailConfig: e.guardrail,
 		AdditionalModelRequestFields: in.AdditionalModelRequestFields,
 	}
 }
@@ -215,14 +218,38 @@ func (e *encoder) output() *types.OutputConfig {
 	return e.out.OutputConfig
 }
 
-// extra reports the members of a request that no field stands for. The settings of Claude's thinking are carried.
+// extra reports the members of a request that no field stands for. The vendor's guardrails and the settings of Claude's
+// thinking are carried.
 func (e *encoder) extra() {
 	for _, m := range e.members("extra_json", e.req.GetExtraJson()) {
-		if m.Name == "thinking" && e.model.claude {
+		switch {
+		case m.Name == "thinking" && e.model.claude:
 			e.further.Add(m.Name, m.Value)
-			continue
+		case m.Name == "guardrailConfig":
+			e.guardrail(m.Value)
+		default:
+			e.Drop(m.Name)
 		}
-		e.Drop(m.Name)
+	}
+}
+
+// guardrail reads the settings of a guardrail as the vendor spells them.
+func (e *encoder) guardrail(text json.RawMessage) {
+	var wire struct {
+		Identifier *string                             `json:"guardrailIdentifier"`
+		Version    *string                             `json:"guardrailVersion"`
+		Trace      types.GuardrailTrace                `json:"trace"`
+		Mode       types.GuardrailStreamProcessingMode `json:"streamProcessingMode"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&wire); err != nil {
+		e.Wrong("guardrailConfig", "takes guardrailIdentifier, guardrailVersion, trace and streamProcessingMode")
+		return
+	}
+	e.out.GuardrailConfig = &types.GuardrailConfiguration{GuardrailIdentifier: wire.Identifier, GuardrailVersion: wire.Version, Trace: wire.Trace}
+	e.done.guardrail = &types.GuardrailStreamConfiguration{
+		GuardrailIdentifier: wire.Identifier, GuardrailVersion: wire.Version, Trace: wire.Trace, StreamProcessingMode: wire.Mode,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/ai-process/ktms/vendors"
@@ -80,7 +81,11 @@ func (c *call) failure(ctx context.Context, err error) *vendors.Error {
 
 // streamError is an error that came as an event.
 func (c *call) streamError(said smithy.APIError) *vendors.Error {
-	return c.apiError(0, said.ErrorCode(), said.ErrorMessage())
+	message := said.ErrorMessage()
+	if broken, ok := said.(*types.ModelStreamErrorException); ok && message == "" {
+		message = text(broken.OriginalMessage)
+	}
+	return c.apiError(0, said.ErrorCode(), message)
 }
 
 func (c *call) apiError(status int, code, message string) *vendors.Error {

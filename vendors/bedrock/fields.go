@@ -78,7 +78,7 @@ var base = vendors.Table{
 	vendors.ReasoningEffort:    row(vendors.Native, "outputConfig.effort of Claude models; minimal is low; none needs a model that declares no_thinking"),
 	vendors.PromptCacheKey:     row(vendors.Dropped, ""),
 	vendors.EnableGoogleSearch: row(vendors.Dropped, ""),
-	vendors.ExtraJSON:          row(vendors.Dropped, "thinking is carried to Claude models"),
+	vendors.ExtraJSON:          row(vendors.Dropped, "guardrailConfig is carried, and thinking to Claude models"),
 	vendors.BetaHeaders:        row(vendors.Dropped, ""),
 }
 
@@ -108,7 +108,7 @@ func fieldsOf(id string) vendors.Table {
 	if !m.claude {
 		rows[vendors.ReasoningEffort] = row(vendors.Dropped, "")
 		rows[vendors.PartAudio] = row(vendors.Native, "mp3, wav, flac, ogg, opus, m4a, webm, aac, mp4")
-		rows[vendors.ExtraJSON] = row(vendors.Dropped, "")
+		rows[vendors.ExtraJSON] = row(vendors.Dropped, "guardrailConfig is carried")
 		for _, f := range []vendors.Field{vendors.MessageExtra, vendors.PartExtra, vendors.ToolExtra} {
 			rows[f] = row(vendors.Dropped, "")
 		}

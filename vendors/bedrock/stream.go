@@ -105,13 +105,13 @@ func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendo
 	if said, ok := errors.AsType[smithy.APIError](err); ok {
 		return s.call.streamError(said)
 	}
-	ended := errors.Is(err, io.EOF)
-	switch {
-	case s.finished && (ended || cause != nil):
+	if cut := cause != nil || errors.Is(err, io.EOF); cut && s.finished {
 		return nil
+	}
+	switch {
 	case cause != nil:
 		return transport.Failure(ctx, s.call.target.Vendor, cause)
-	case ended:
+	case errors.Is(err, io.EOF):
 		return s.call.unavailable("the stream ended before the answer did")
 	}
 	return s.call.unavailable("sent an event that cannot be read")

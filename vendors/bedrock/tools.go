@@ -48,6 +48,9 @@ func (e *encoder) tools() {
 		}
 	}
 	if config.Tools == nil {
+		if mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED || mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION {
+			e.Wrong(vendors.ToolChoiceRequired.Param(), "needs tools to choose from")
+		}
 		return
 	}
 	if none {

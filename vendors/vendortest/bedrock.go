@@ -30,6 +30,7 @@ func Bedrock(region string) Script {
 			bedrockException("internalServerException", fields{"message": "the engine is down"}),
 			bedrockException("serviceUnavailableException", fields{"message": "the engine is down"}),
 			bedrockException("modelStreamErrorException", fields{"message": "the engine is down", "originalStatusCode": 500}),
+			bedrockException("modelStreamErrorException", fields{"originalMessage": "the engine is down", "originalStatusCode": 500}),
 			bedrockException("brandNewException", fields{"message": "the engine is down"}),
 			bedrockFrame("", map[string]string{":message-type": "error", ":error-code": "InternalFailure", ":error-message": "the engine is down"}),
 		},

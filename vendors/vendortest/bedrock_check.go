@@ -212,7 +212,11 @@ func (r *bedrockRequest) request(body any) {
 		"toolConfig":                   r.tools,
 		"outputConfig":                 r.output,
 		"additionalModelRequestFields": r.additional,
-		"serviceTier":                  r.object(map[string]check{"*type": r.enum("priority", "default", "flex", "reserved")}),
+		"guardrailConfig": r.object(map[string]check{
+			"*guardrailIdentifier": r.text(nil), "*guardrailVersion": r.text(regexp.MustCompile(`^(DRAFT|[1-9]\d*)$`)),
+			"trace": r.enum("enabled", "disabled", "enabled_full"), "streamProcessingMode": r.enum("sync", "async"),
+		}),
+		"serviceTier": r.object(map[string]check{"*type": r.enum("priority", "default", "flex", "reserved")}),
 	})("request", body)
 	request, _ := body.(map[string]any)
 	if r.usesTools && request["toolConfig"] == nil {
