@@ -49,6 +49,9 @@ type config struct {
 	BreakerThreshold int           `env:"CIRCUIT_BREAKER_FAIL_THRESHOLD" envDefault:"5"`
 	BreakerCooldown  time.Duration `env:"CIRCUIT_BREAKER_COOLDOWN" envDefault:"30s"`
 	UpstreamTimeout  time.Duration `env:"UPSTREAM_REQUEST_TIMEOUT" envDefault:"0"`
+	ConnectTimeout   time.Duration `env:"UPSTREAM_CONNECT_TIMEOUT" envDefault:"10s"`
+	FirstByteTimeout time.Duration `env:"UPSTREAM_FIRST_BYTE_TIMEOUT" envDefault:"0"`
+	SilenceTimeout   time.Duration `env:"UPSTREAM_SILENCE_TIMEOUT" envDefault:"0"`
 	MaxPause         time.Duration `env:"VENDOR_COOLDOWN_MAX" envDefault:"5m"`
 
 	AutoSeed       bool   `env:"AUTO_SEED" envDefault:"false"`
@@ -210,8 +213,8 @@ func (c config) vendorSeeds() []vendorSeed {
 		return b
 	}
 	return []vendorSeed{
-		{vendor: "openai", variable: "OPENAI_API_KEY", key: first(c.SeedOpenAI, c.OpenAIKey), endpoint: c.OpenAIURL},
-		{vendor: "anthropic", variable: "ANTHROPIC_API_KEY", key: first(c.SeedAnthropic, c.AnthropicKey), endpoint: c.AnthropicURL},
-		{vendor: "google", variable: "GEMINI_API_KEY", key: first(c.SeedGemini, c.GeminiKey), endpoint: c.GeminiURL},
+		{vendor: "openai", key: first(c.SeedOpenAI, c.OpenAIKey), endpoint: c.OpenAIURL},
+		{vendor: "anthropic", key: first(c.SeedAnthropic, c.AnthropicKey), endpoint: c.AnthropicURL},
+		{vendor: "google", key: first(c.SeedGemini, c.GeminiKey), endpoint: c.GeminiURL},
 	}
 }

@@ -27,7 +27,7 @@ const seedRule = "seed-"
 
 // vendorSeed is what the environment says of one vendor.
 type vendorSeed struct {
-	vendor, variable, key, endpoint string
+	vendor, key, endpoint string
 }
 
 // seeding is what a start wants to find in the store.
@@ -44,16 +44,11 @@ type seeding struct {
 
 // seedPlan decides what to seed: the vendors whose keys are given, in dev also what this machine serves, and the
 // demonstration model when there is nothing else.
-func seedPlan(ctx context.Context, cfg config, speaking map[string]vendors.Vendor, log *slog.Logger) *seeding {
+func seedPlan(ctx context.Context, cfg config, log *slog.Logger) *seeding {
 	s := &seeding{clientName: cfg.SeedClientName, clientKey: cfg.SeedClientKey, keys: map[string]string{}, chains: map[ktmsv1.Effort][]string{}}
 	seeds := cfg.vendorSeeds()
 	for _, v := range seeds {
-		switch {
-		case v.key == "":
-		case speaking[v.vendor] == nil:
-			log.Warn("a vendor key is set, but this release does not speak to that vendor yet; it is not seeded",
-				"variable", v.variable, "vendor", v.vendor)
-		default:
+		if v.key != "" {
 			s.keys[v.vendor] = v.key
 			s.addCloud(v)
 		}
@@ -71,9 +66,7 @@ func seedPlan(ctx context.Context, cfg config, speaking map[string]vendors.Vendo
 	} else if len(s.models) == 0 {
 		// A vendor key may come later, by SetVendorKey; until then calls say no_vendor_key.
 		for _, v := range seeds {
-			if speaking[v.vendor] != nil {
-				s.addCloud(v)
-			}
+			s.addCloud(v)
 		}
 	}
 	return s

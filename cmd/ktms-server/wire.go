@@ -15,21 +15,29 @@ import (
 	"github.com/ai-process/ktms/store/seal"
 	"github.com/ai-process/ktms/store/sqlite"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/anthropic"
+	"github.com/ai-process/ktms/vendors/bedrock"
 	"github.com/ai-process/ktms/vendors/demo"
+	"github.com/ai-process/ktms/vendors/gemini"
 	"github.com/ai-process/ktms/vendors/openai"
+	"github.com/ai-process/ktms/vendors/transport"
 )
 
 // dialects is the only list of who speaks to which vendor.
-func dialects() map[string]vendors.Vendor {
-	compatible := openai.New(openai.Options{Version: buildVersion()})
+func dialects(limits transport.Limits) map[string]vendors.Vendor {
+	version := buildVersion()
+	compatible := openai.New(openai.Options{Version: version, Limits: limits})
 	return map[string]vendors.Vendor{
-		vendors.OpenAI:   compatible,
-		vendors.DeepSeek: compatible,
-		vendors.Groq:     compatible,
-		vendors.Mistral:  compatible,
-		vendors.Azure:    compatible,
-		vendors.Ollama:   compatible,
-		vendors.Demo:     demo.New(),
+		vendors.OpenAI:    compatible,
+		vendors.DeepSeek:  compatible,
+		vendors.Groq:      compatible,
+		vendors.Mistral:   compatible,
+		vendors.Azure:     compatible,
+		vendors.Ollama:    compatible,
+		vendors.Anthropic: anthropic.New(anthropic.Options{Version: version, Limits: limits}),
+		vendors.Google:    gemini.New(gemini.Options{Version: version, Limits: limits}),
+		vendors.Bedrock:   bedrock.New(bedrock.Options{Version: version, Limits: limits}),
+		vendors.Demo:      demo.New(),
 	}
 }
 
@@ -48,9 +56,9 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 			st.Close()
 		}
 	}()
-	speaking := dialects()
+	speaking := dialects(transport.Limits{Connect: cfg.ConnectTimeout, FirstByte: cfg.FirstByteTimeout, Silence: cfg.SilenceTimeout})
 	if cfg.AutoSeed {
-		if err := seedStore(ctx, st, keyring, seedPlan(ctx, cfg, speaking, log), cfg.dev, stderr); err != nil {
+		if err := seedStore(ctx, st, keyring, seedPlan(ctx, cfg, log), cfg.dev, stderr); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
 		}
 	}

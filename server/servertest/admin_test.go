@@ -266,11 +266,11 @@ func TestAdmin_ExplainRouteSaysWhyEachModelIsDropped(t *testing.T) {
 	seeing := servertest.Model("seeing", "http://127.0.0.1:1")
 	seeing.Capabilities = []string{"vision"}
 	s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{off, blind, seeing}})
-	unspoken := &ktmsv1.ModelSpec{Id: "unspoken", Vendor: "bedrock", Enabled: true, Capabilities: []string{"vision"}}
+	unspoken := &ktmsv1.ModelSpec{Id: "unspoken", Vendor: "typesafe", Enabled: true, Capabilities: []string{"vision"}}
 	if _, err := s.Admin.UpsertModel(ctx, &ktmsv1.UpsertModelRequest{Model: unspoken}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Admin.SetVendorKey(ctx, &ktmsv1.SetVendorKeyRequest{ApiKeyName: "client", Vendor: "bedrock", PlainKey: "id:secret"}); err != nil {
+	if _, err := s.Admin.SetVendorKey(ctx, &ktmsv1.SetVendorKeyRequest{ApiKeyName: "client", Vendor: "typesafe", PlainKey: "secret"}); err != nil {
 		t.Fatal(err)
 	}
 	keyless := &ktmsv1.ModelSpec{Id: "keyless", Vendor: "groq", Enabled: true}

@@ -21,6 +21,9 @@ import (
 	"github.com/ai-process/ktms/store/seal"
 	"github.com/ai-process/ktms/store/sqlite"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/anthropic"
+	"github.com/ai-process/ktms/vendors/bedrock"
+	"github.com/ai-process/ktms/vendors/gemini"
 	"github.com/ai-process/ktms/vendors/openai"
 )
 
@@ -70,6 +73,9 @@ func Defaults(t testing.TB) server.Options {
 	for _, name := range []string{vendors.OpenAI, vendors.DeepSeek, vendors.Groq, vendors.Mistral, vendors.Azure, vendors.Ollama} {
 		speaking[name] = compatible
 	}
+	speaking[vendors.Anthropic] = anthropic.New(anthropic.Options{Version: "test"})
+	speaking[vendors.Google] = gemini.New(gemini.Options{Version: "test"})
+	speaking[vendors.Bedrock] = bedrock.New(bedrock.Options{Version: "test"})
 	return server.Options{
 		Sealer: Keyring(t), Vendors: speaking, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Metrics: server.NewMetrics(), GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0",
@@ -170,7 +176,7 @@ func (i *Instance) Configure(t testing.TB, s Setup) string {
 			continue
 		}
 		given[m.GetVendor()] = true
-		if _, err := i.Admin.SetVendorKey(ctx, &ktmsv1.SetVendorKeyRequest{ApiKeyName: s.Key, Vendor: m.GetVendor(), PlainKey: VendorKey}); err != nil {
+		if _, err := i.Admin.SetVendorKey(ctx, &ktmsv1.SetVendorKeyRequest{ApiKeyName: s.Key, Vendor: m.GetVendor(), PlainKey: vendorKey(m.GetVendor())}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,6 +184,14 @@ func (i *Instance) Configure(t testing.TB, s Setup) string {
 		t.Fatal(err)
 	}
 	return minted.GetPlainKey()
+}
+
+// vendorKey is VendorKey in the form that a vendor wants.
+func vendorKey(vendor string) string {
+	if vendor == vendors.Bedrock {
+		return "AKIACANARY0123456789:" + VendorKey + ":eu-west-3"
+	}
+	return VendorKey
 }
 
 // VendorKey is the credential of every test client: a canary that must never be seen anywhere but at the vendor.
