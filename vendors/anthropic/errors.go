@@ -108,7 +108,7 @@ func kindOf(status int, said *wireError) vendors.Kind {
 	switch {
 	case status == http.StatusBadRequest && hasAny(text, overflowPhrases):
 		return vendors.Overflow
-	case status == http.StatusBadRequest && hasAny(text, moneyPhrases):
+	case status == http.StatusBadRequest && hasAny(text, moneyPhrases) && !paramPath.MatchString(said.Message):
 		return vendors.Denied
 	case status == http.StatusTooManyRequests && said.code() == "enforced_spend_limit_reached":
 		return vendors.Denied

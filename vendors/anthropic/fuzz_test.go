@@ -19,7 +19,10 @@ func events(w *wireMessage) []string {
 		return fmt.Sprintf(`{"type":"%s"`+members+"}", append([]any{kind}, args...)...)
 	}
 	quote := func(s string) string { return string(openaiapi.AppendString(nil, s)) }
-	usage, _ := json.Marshal(w.Usage)
+	usage, err := json.Marshal(w.Usage)
+	if err != nil {
+		return nil
+	}
 	out := []string{event("message_start", `,"message":{"id":%s,"model":%s,"usage":%s}`, quote(w.ID), quote(w.Model), usage), event("ping", "")}
 	for i, raw := range w.Content {
 		var b wireBlock

@@ -9,7 +9,9 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	for _, model := range []string{"claude-opus-5-5", "claude-opus-5", "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001", "claude-3-5-haiku-latest"} {
+	for _, model := range []string{ // one of each generation
+		"claude-opus-5-5", "claude-opus-5", "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001", "claude-opus-4-20250514", "claude-3-5-haiku-latest",
+	} {
 		t.Run(model, func(t *testing.T) {
 			vendortest.Run(t, vendortest.Subject{
 				New: func(carrier http.RoundTripper) vendors.Vendor {

@@ -2,7 +2,6 @@ package vendortest
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -348,12 +347,5 @@ func (c *anthropicCheck) breakpoints() {
 	}
 	if short := slices.Index(c.marks, "5m"); short >= 0 && slices.Contains(c.marks[short:], "1h") {
 		c.complain("a cache_control block of ttl 1h must not come after one of 5m")
-	}
-}
-
-// base64Of reads data in base64.
-func (c *anthropicCheck) base64Of(at string, v any) {
-	if data, err := base64.StdEncoding.Strict().DecodeString(c.nonblank(at, v)); err != nil || len(data) == 0 {
-		c.complain("%s: is not base64", at)
 	}
 }

@@ -1,6 +1,7 @@
 package vendortest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -236,6 +237,13 @@ func (c *anthropicCheck) source(at string, v any, kinds, media []string) {
 		o := c.object(at, v, "type media_type data", "")
 		c.oneOf(at+".media_type", o["media_type"], "text/plain")
 		c.nonblank(at+".data", o["data"])
+	}
+}
+
+// base64Of reads data in base64.
+func (c *anthropicCheck) base64Of(at string, v any) {
+	if data, err := base64.StdEncoding.Strict().DecodeString(c.nonblank(at, v)); err != nil || len(data) == 0 {
+		c.complain("%s: is not base64", at)
 	}
 }
 
