@@ -24,12 +24,21 @@ type shapes struct {
 	object bool
 	// tools are the arguments of strict tools, by name.
 	tools map[string]*jsonschema.Schema
+	// calls: a call of a tool was demanded, of this one where it has a name.
+	calls bool
+	tool  string
 }
 
 // shapesOf compiles what a request asks its answer to follow. A schema that makes no sense is the caller's mistake, and
 // is said before any vendor is called.
 func (s *Service) shapesOf(req *ktmsv1.GenerateTextRequest) (*shapes, error) {
 	out := &shapes{}
+	switch choice := req.GetToolChoice(); choice.GetMode() {
+	case ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION:
+		out.calls, out.tool = true, choice.GetFunctionName()
+	case ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED:
+		out.calls = true
+	}
 	wrong := func(param string, err error) error {
 		return status.Invalid([]status.Violation{{Path: param, Text: err.Error()}})
 	}
@@ -67,6 +76,9 @@ func (s *shapes) check(vendor string, answer *vendors.Answer) error {
 		if choice.GetFinishReason() == "length" || choice.GetFinishReason() == "content_filter" || choice.GetRefusal() != "" {
 			continue // cut or refused: not a matter of shape
 		}
+		if s.calls && !s.called(choice) {
+			return unfit("the answer calls no tool, although one was demanded")
+		}
 		for _, call := range choice.GetToolCalls() {
 			if tool, strict := s.tools[call.GetName()]; strict {
 				if err := fits(tool, call.GetArguments()); err != nil {
@@ -83,6 +95,16 @@ func (s *shapes) check(vendor string, answer *vendors.Answer) error {
 		}
 	}
 	return nil
+}
+
+// called reports whether a choice calls what was demanded. Some vendors can only be asked to.
+func (s *shapes) called(choice *ktmsv1.Choice) bool {
+	for _, call := range choice.GetToolCalls() {
+		if s.tool == "" || call.GetName() == s.tool {
+			return true
+		}
+	}
+	return false
 }
 
 // fence is how models like to wrap JSON when they are told to write nothing else.
