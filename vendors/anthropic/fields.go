@@ -18,8 +18,8 @@ func fieldsOf(model string) vendors.Table {
 		}
 	}
 	if !g.forced {
-		no := vendors.Support{How: vendors.Refused, Note: "this model calls tools of its own accord only"}
-		rows[vendors.ToolChoiceRequired], rows[vendors.ToolChoiceFunction] = no, no
+		asked := vendors.Support{How: vendors.Translated, Note: "asked for in the system text; Keystone checks answers in one piece"}
+		rows[vendors.ToolChoiceRequired], rows[vendors.ToolChoiceFunction] = asked, asked
 	}
 	switch g.style {
 	case never:

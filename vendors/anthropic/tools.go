@@ -200,6 +200,7 @@ func (e *encoder) chooseTools() {
 	case mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED:
 		if e.Carries(vendors.ToolChoiceRequired, true) {
 			e.choice = &toolChoice{kind: "any", oneAtATime: oneAtATime}
+			e.askForCall("Call one of the tools before you answer.")
 		}
 	case mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION:
 		name := e.toolName(c.GetFunctionName())
@@ -208,9 +209,23 @@ func (e *encoder) chooseTools() {
 		}
 		if e.Carries(vendors.ToolChoiceFunction, true) {
 			e.choice = &toolChoice{kind: "tool", name: name, oneAtATime: oneAtATime}
+			e.askForCall("Call the tool " + name + " now.")
 		}
 	case e.Carries(vendors.ToolChoiceAuto, mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO) || oneAtATime:
 		e.choice = &toolChoice{kind: "auto", oneAtATime: oneAtATime}
+	}
+}
+
+// askForCall asks in words for the call that the choice demands, where the model refuses the demand.
+func (e *encoder) askForCall(words string) {
+	if e.gen.forced {
+		return
+	}
+	e.system = appendText(e.system, words)
+	if e.choice.oneAtATime {
+		e.choice = &toolChoice{kind: "auto", oneAtATime: true}
+	} else {
+		e.choice = nil
 	}
 }
 

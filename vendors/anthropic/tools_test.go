@@ -86,8 +86,9 @@ func TestToolChoices(t *testing.T) {
 		{"claude-opus-5-5", &ktmsv1.ToolChoice{Mode: none}, new(false), `"tool_choice":{"type":"none"}`, 0},
 		{"claude-opus-5", &ktmsv1.ToolChoice{Mode: required}, new(false), `"tool_choice":{"type":"any","disable_parallel_tool_use":true}`, 0},
 		{"claude-opus-5", &ktmsv1.ToolChoice{Mode: one, FunctionName: "f"}, nil, `"tool_choice":{"type":"tool","name":"f"}`, 0},
-		{"claude-opus-5-5", &ktmsv1.ToolChoice{Mode: required}, nil, "", vendors.Unsupported},
-		{"claude-fable-5-1", &ktmsv1.ToolChoice{Mode: one, FunctionName: "f"}, nil, "", vendors.Unsupported},
+		{"claude-opus-5-5", &ktmsv1.ToolChoice{Mode: required}, nil, "Call one of the tools", 0},
+		{"claude-opus-5-5", &ktmsv1.ToolChoice{Mode: required}, new(false), `"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`, 0},
+		{"claude-fable-5-1", &ktmsv1.ToolChoice{Mode: one, FunctionName: "f"}, nil, "Call the tool f now.", 0},
 		{"claude-opus-5", &ktmsv1.ToolChoice{Mode: one, FunctionName: "g"}, nil, "", vendors.Invalid},
 		{"claude-opus-5", &ktmsv1.ToolChoice{RawJson: `{}`}, nil, "", vendors.Unsupported},
 	} {

@@ -228,9 +228,7 @@ var contentCases = []testCase{
 			withTool(func(t *ktmsv1.Tool) { t.Name = "get_weather_1" })(req)
 			withTool(func(t *ktmsv1.Tool) { t.Name = "get_weather_2" })(req)
 			turn := &ktmsv1.Message{Role: assistant, Opaque: opaque, Reasoning: strings.Join(a.Reasoning, "")}
-			for _, c := range answer.Response.GetChoices()[0].GetToolCalls() {
-				turn.ToolCalls = append(turn.ToolCalls, c)
-			}
+			turn.ToolCalls = append(turn.ToolCalls, answer.Response.GetChoices()[0].GetToolCalls()...)
 			req.Messages = append(req.Messages, turn, answers(turn.ToolCalls[0].GetId(), "r1"), answers(turn.ToolCalls[1].GetId(), "r2"))
 			if body, _, err := f.sent(req); err != nil || !strings.Contains(string(body), a.Signature) {
 				f.Errorf("%s: %v, the signature is not in\n%s", kind, err, body)

@@ -135,7 +135,7 @@ func openaiTurns(turns []openaiTurn) string {
 				return fmt.Sprintf("messages[%d]: no parts", i)
 			}
 			for _, p := range parts {
-				if p.Type != "text" && m.Role != "user" && !(m.Role == "assistant" && p.Type == "refusal") {
+				if p.Type != "text" && m.Role != "user" && (m.Role != "assistant" || p.Type != "refusal") {
 					return fmt.Sprintf("messages[%d]: a part of type %s in a turn of %s", i, p.Type, m.Role)
 				}
 			}
