@@ -75,7 +75,7 @@ func TestGoOpenAI_UnaryAndModels(t *testing.T) {
 		t.Errorf("header: %v", r.Header())
 	}
 	list, err := client.ListModels(t.Context())
-	if err != nil || len(list.Models) != 4 {
+	if err != nil || len(list.Models) != 5 {
 		t.Errorf("models: %+v, %v", list, err)
 	}
 	if model, err := client.GetModel(t.Context(), good); err != nil || model.ID != good {
@@ -196,4 +196,15 @@ func TestGoOpenAI_Abort(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	storetest.Eventually(t, 5*time.Second, "the vendor's stream ends", func() bool { return !w.vendor.streaming() })
+}
+
+func TestGoOpenAI_Embeddings(t *testing.T) {
+	w := start(t)
+	client := community(w.HTTP, w.key)
+	for _, format := range []openai.EmbeddingEncodingFormat{"", openai.EmbeddingEncodingFormatFloat, openai.EmbeddingEncodingFormatBase64} {
+		r, err := client.CreateEmbeddings(t.Context(), openai.EmbeddingRequestStrings{Input: []string{"ab", "abcd"}, Model: vectors, EncodingFormat: format})
+		if err != nil || len(r.Data) != 2 || !slices.Equal(r.Data[0].Embedding, []float32{2, 0, 0.5}) || !slices.Equal(r.Data[1].Embedding, []float32{4, 1, 0.5}) || r.Usage.PromptTokens != 6 {
+			t.Errorf("%q: %+v, %v", format, r, err)
+		}
+	}
 }

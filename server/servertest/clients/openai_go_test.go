@@ -15,7 +15,11 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/shared"
 
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/servertest"
 	"github.com/ai-process/ktms/store/storetest"
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/vendortest"
 )
 
 // official is openai-go with its own retries switched off, which would hide how often the server itself tries.
@@ -84,7 +88,7 @@ func TestOpenAIGo_Models(t *testing.T) {
 	for pages.Next() {
 		ids = append(ids, pages.Current().ID)
 	}
-	if want := []string{dies, down, good, unreachable}; pages.Err() != nil || !slices.Equal(ids, want) {
+	if want := []string{dies, down, good, unreachable, vectors}; pages.Err() != nil || !slices.Equal(ids, want) {
 		t.Errorf("models: %v, %v, want %v", ids, pages.Err(), want)
 	}
 	if model, err := client.Models.Get(t.Context(), good); err != nil || model.ID != good || model.OwnedBy != "openai" {
@@ -216,4 +220,53 @@ func TestOpenAIGo_Abort(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	storetest.Eventually(t, 5*time.Second, "the vendor's stream ends", func() bool { return !w.vendor.streaming() })
+}
+
+func TestOpenAIGo_Embeddings(t *testing.T) {
+	w := start(t)
+	client := official(w.HTTP, w.key)
+	r, err := client.Embeddings.New(t.Context(), openai.EmbeddingNewParams{Model: vectors, Dimensions: openai.Int(3),
+		Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"ab", "abcd"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Data) != 2 || !slices.Equal(r.Data[0].Embedding, []float64{2, 0, 0.5}) || !slices.Equal(r.Data[1].Embedding, []float64{4, 1, 0.5}) || r.Usage.TotalTokens != 6 || r.Model != vectors {
+		t.Errorf("%s", r.RawJSON())
+	}
+}
+
+// The official accumulator, the strictest reader of streams that there is, over every dialect's answers.
+func TestOpenAIGo_EveryDialect(t *testing.T) {
+	for vendor, script := range map[string]vendortest.Script{
+		vendors.OpenAI: vendortest.OpenAI(), vendors.Mistral: vendortest.OpenAI(), vendors.Anthropic: vendortest.Anthropic(),
+		vendors.Google: vendortest.Gemini(), vendors.Bedrock: vendortest.Bedrock("eu-west-3"),
+	} {
+		t.Run(vendor, func(t *testing.T) {
+			up := vendortest.NewUpstream(t)
+			s := servertest.Start(t, servertest.Defaults(t))
+			key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{{Id: "m", Vendor: vendor, Endpoint: up.URL, Enabled: true}}})
+			client := official(s.HTTP, key)
+			called := vendortest.Answer{ID: "a", Model: "m", Text: []string{"Let me ", "look."}, FinishReason: "tool_calls", Usage: &ktmsv1.TokensUsage{Input: 7, Output: 5}}
+			for i, name := range []string{"weather", "time"} {
+				arguments := [][]string{{`{"city":`, `"Paris"}`}, {`{}`}}[i]
+				called.Calls = append(called.Calls, vendortest.ToolCall{ID: []string{"callnum01", "callnum02"}[i], Name: name, Arguments: arguments})
+			}
+			up.Reply(vendortest.Events(script.StreamType, script.Stream(called).All()...), vendortest.Respond(200, script.Body(called), "Content-Type", script.UnaryType))
+			params := withTools(ask("m", "hi"))
+			params.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
+			streamed := accumulate(t, client.Chat.Completions.NewStreaming(t.Context(), params))
+			params.StreamOptions = openai.ChatCompletionStreamOptionsParam{}
+			whole, err := client.Chat.Completions.New(t.Context(), params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kind, r := range map[string]openai.ChatCompletion{"streamed": streamed, "whole": *whole} {
+				m := r.Choices[0].Message
+				if m.Content != "Let me look." || len(m.ToolCalls) != 2 || m.ToolCalls[0].Function.Arguments != `{"city":"Paris"}` || m.ToolCalls[1].Function.Name != "time" ||
+					m.ToolCalls[1].Function.Arguments != "{}" || r.Choices[0].FinishReason != "tool_calls" || r.Usage.TotalTokens != total {
+					t.Errorf("%s: %+v %+v", kind, m, r.Usage)
+				}
+			}
+		})
+	}
 }

@@ -26,6 +26,8 @@ const (
 	good = "good"
 	down = "down" // answers 503
 	dies = "dies" // breaks the connection in the middle of a stream
+	// vectors embeds.
+	vectors = "vectors"
 )
 
 // tokenGap paces an endless stream, and maxTokens ends it should nobody leave.
@@ -78,6 +80,10 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
+	if strings.HasSuffix(r.URL.Path, "/embeddings") {
+		embed(w, body)
+		return
+	}
 	var req vendorRequest
 	if err := json.Unmarshal(body, &req); err != nil || len(req.Messages) == 0 {
 		refuse(w, http.StatusBadRequest, "not understood: %v in %s", err, body)
@@ -108,6 +114,24 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		say(w, req.Stream, hello)
 	}
+}
+
+// embed gives a text the vector of its length, its place and a half, and the last one first: the index counts.
+func embed(w http.ResponseWriter, body []byte) {
+	var req struct {
+		Input      []string
+		Dimensions int
+	}
+	if err := json.Unmarshal(body, &req); err != nil || len(req.Input) == 0 {
+		refuse(w, http.StatusBadRequest, "not understood: %v in %s", err, body)
+		return
+	}
+	var data []string
+	for i, text := range req.Input {
+		data = append([]string{fmt.Sprintf(`{"object":"embedding","index":%d,"embedding":[%d,%d,0.5]}`, i, len(text), i)}, data...)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"object":"list","data":[%s],"model":"v","usage":{"prompt_tokens":6,"total_tokens":6}}`, strings.Join(data, ","))
 }
 
 func (v *vendor) state(w io.Writer) {

@@ -34,10 +34,12 @@ func start(t *testing.T) *world {
 	options := servertest.Defaults(t)
 	options.Breaker = dispatch.HealthOptions{} // an open circuit would hide from the vendor how often it is asked
 	w.Instance = servertest.Start(t, options)
+	embedder := servertest.Model(vectors, upstream.URL)
+	embedder.Capabilities = []string{"embedding"}
 	w.key = w.Configure(t, servertest.Setup{
 		Models: []*ktmsv1.ModelSpec{
 			servertest.Model(good, upstream.URL), servertest.Model(down, upstream.URL), servertest.Model(dies, upstream.URL),
-			servertest.Model(unreachable, "http://127.0.0.1:1"),
+			servertest.Model(unreachable, "http://127.0.0.1:1"), embedder,
 		},
 		Rules: []*ktmsv1.RuleSpec{{Name: "all", Priority: 1, Use: []string{good}, Enabled: true}},
 	})

@@ -4,8 +4,8 @@ import test from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { tool as langTool } from '@langchain/core/tools';
-import { ChatOpenAI } from '@langchain/openai';
-import { generateText, isStepCount, Output, streamText, tool } from 'ai';
+import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
+import { embedMany, generateText, isStepCount, Output, streamText, tool } from 'ai';
 import { z } from 'zod';
 import { baseURL, hello, key, toolsSaid, total } from './world.mjs';
 
@@ -92,4 +92,14 @@ test('AI SDK: a broken stream and a refusal are errors', async () => {
   await broken.consumeStream({ onError: () => {} });
   assert.match(JSON.stringify(errors), /vendors_unavailable/);
   await assert.rejects(generateText({ ...ai, model: provider.chatModel('nope') }), (e) => e.statusCode === 404 && !e.isRetryable);
+});
+
+test('LangChain: embeddings', async () => {
+  const embeddings = new OpenAIEmbeddings({ model: 'vectors', apiKey: key, maxRetries: 0, configuration: { baseURL } });
+  assert.deepEqual(await embeddings.embedDocuments(['ab', 'abcd']), [[2, 0, 0.5], [4, 1, 0.5]]);
+});
+
+test('AI SDK: embeddings', async () => {
+  const { embeddings } = await embedMany({ model: provider.embeddingModel('vectors'), values: ['ab', 'abcd'], maxRetries: 0 });
+  assert.deepEqual(embeddings, [[2, 0, 0.5], [4, 1, 0.5]]);
 });

@@ -99,7 +99,7 @@ test('structured output, with the schema that zod makes', async () => {
 test('models', async () => {
   const ids = [];
   for await (const m of client.models.list()) ids.push(m.id);
-  assert.deepEqual(ids, ['dies', 'down', 'good', 'unreachable']);
+  assert.deepEqual(ids, ['dies', 'down', 'good', 'unreachable', 'vectors']);
   assert.equal((await client.models.retrieve('good')).id, 'good');
   await assert.rejects(client.models.retrieve('nope'), OpenAI.NotFoundError);
 });
@@ -150,4 +150,13 @@ test('abort', async () => {
   }
   assert.ok(seen >= 3);
   await streamEnds();
+});
+
+test('embeddings, base64 by default and floats', async () => {
+  for (const encoding_format of [undefined, 'base64', 'float']) {
+    const { data, usage } = await client.embeddings.create({ model: 'vectors', input: ['ab', 'abcd'], encoding_format });
+    const read = (v) => (typeof v === 'string' ? [...new Float32Array(new Uint8Array(Buffer.from(v, 'base64')).buffer)] : [...v]);
+    assert.deepEqual(data.map((d) => [d.index, read(d.embedding)]), [[0, [2, 0, 0.5]], [1, [4, 1, 0.5]]]);
+    assert.equal(usage.total_tokens, 6);
+  }
 });
