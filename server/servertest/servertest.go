@@ -189,7 +189,7 @@ func (i *Instance) Configure(t testing.TB, s Setup) string {
 // vendorKey is VendorKey in the form that a vendor wants.
 func vendorKey(vendor string) string {
 	if vendor == vendors.Bedrock {
-		return "AKIACANARY0123456789:" + VendorKey + ":eu-west-3"
+		return "AKIACANARYQRSTUVWXYZ:" + VendorKey + ":eu-west-3"
 	}
 	return VendorKey
 }

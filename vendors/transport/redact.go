@@ -23,7 +23,7 @@ const (
 )
 
 // looksSecret are the forms of keys in common use.
-var looksSecret = regexp.MustCompile(`(?i)\b(?:sk|rk|pk|gsk|xai|nvapi|hf|ktms|llm)[-_][a-z0-9_*.\-]{6,}|\bAIza[a-z0-9_*\-]{16,}|` +
+var looksSecret = regexp.MustCompile(`(?i)\b(?:sk|rk|pk|gsk|xai|nvapi|hf|ktms|llm)[-_][a-z0-9_*.\-]{6,}|\bAIza[a-z0-9_*\-]{16,}|\b(?:AKIA|ASIA)[a-z0-9]{12,}|` +
 	`\b(?:bearer|basic)\s+[a-z0-9._~+/=*\-]{6,}|\beyJ[a-z0-9_\-]{8,}\.[a-z0-9_.\-]+|` +
 	`\b(?:api[-_ ]?key|x-api-key|authorization|access[-_ ]?token)["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?[^\s"',}]{6,}`)
 

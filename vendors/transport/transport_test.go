@@ -75,6 +75,7 @@ func TestRedact(t *testing.T) {
 		"Incorrect API key provided: sk-proj-ab****wxyz. You can find": "Incorrect API key provided: [secret] You can find",
 		"Authorization: Bearer abcdef123456":                           "[secret]",
 		`{"api_key":"abcdefgh"}`:                                       `{"[secret]"}`,
+		"key AKIAIOSFODNN7EXAMPLE is":                                  "key [secret] is",
 		"AIzaSyA1234567890abcdefghij":                                  "[secret]",
 		"token eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.abc":                      "token [secret]",
 		"max_tokens: 4096 is too large":                                "max_tokens: 4096 is too large",
