@@ -1,6 +1,7 @@
 package vendors
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -206,13 +207,8 @@ type Table map[Field]Support
 
 // With returns a copy with some rows replaced.
 func (t Table) With(rows Table) Table {
-	out := make(Table, len(t))
-	for field, support := range t {
-		out[field] = support
-	}
-	for field, support := range rows {
-		out[field] = support
-	}
+	out := maps.Clone(t)
+	maps.Copy(out, rows)
 	return out
 }
 

@@ -43,5 +43,7 @@ func (h *handler) capabilities(w http.ResponseWriter, r *http.Request) {
 		list.Data = append(list.Data, c)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(list) // the caller is gone when this fails
+	if err := json.NewEncoder(w).Encode(list); err != nil {
+		return // the caller is gone
+	}
 }

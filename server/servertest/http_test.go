@@ -156,7 +156,10 @@ func TestHTTPDoor_BodiesAndPaths(t *testing.T) {
 		{"not built", "POST", s.HTTP + "/v1/audio/speech", "{}", 501, "unimplemented", ""},
 		{"an unknown model", "GET", s.HTTP + "/v1/models/zzz", "", 404, "model_not_found", "model"},
 	} {
-		code, _, body := request(t, test.method, test.url, key, test.body)
+		code, header, body := request(t, test.method, test.url, key, test.body)
+		if again := header.Get("X-Should-Retry"); (again == "false") != (code == 501) {
+			t.Errorf("%s: x-should-retry %q with %d", test.name, again, code)
+		}
 		var shape struct {
 			Error struct {
 				Message, Type, Code string

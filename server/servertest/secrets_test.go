@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
 	"github.com/ai-process/ktms/server/servertest"
+	"github.com/ai-process/ktms/vendors"
 )
 
 // betrayals are what goes wrong at a vendor, with the credential in every answer that it gives.
@@ -53,6 +55,7 @@ func betrayals(t *testing.T) map[string]string {
 
 // No vendor credential shows in an answer, a header, a log line or a metric, whatever a vendor does with it.
 func TestACredentialShowsNowhere(t *testing.T) {
+	t.Parallel()
 	for what, endpoint := range betrayals(t) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel() // most of the time goes into the waits between attempts
@@ -68,6 +71,9 @@ func showsNoCredential(t *testing.T, what, endpoint string) {
 	s := servertest.Start(t, options)
 	var models []*ktmsv1.ModelSpec
 	for _, who := range talkers() {
+		if !slices.Contains([]string{vendors.OpenAI, vendors.Anthropic, vendors.Google, vendors.Bedrock}, who.vendor) {
+			continue // of the same dialect as the first
+		}
 		models = append(models, &ktmsv1.ModelSpec{Id: who.model, Vendor: who.vendor, Endpoint: endpoint, Enabled: true, Capabilities: []string{"embedding"}})
 	}
 	key := s.Configure(t, servertest.Setup{Models: models})

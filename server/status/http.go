@@ -24,6 +24,9 @@ func WriteOpenAI(w http.ResponseWriter, err error) {
 	if e := As(err); e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
+	if table[As(err).Reason].final {
+		w.Header().Set("X-Should-Retry", "false") // honoured by the official SDKs
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(code)

@@ -61,6 +61,8 @@ type row struct {
 	rpc  connect.Code
 	http int
 	typ  string
+	// final: the same call would fail again, although its HTTP status makes SDKs retry.
+	final bool
 	// bare reasons stay out of the message: the manual's texts for these carry none.
 	bare bool
 }
@@ -84,10 +86,10 @@ var table = map[Reason]row{
 	Unauthenticated:    {rpc: connect.CodeUnauthenticated, http: http.StatusUnauthorized, typ: typeAuth, bare: true},
 	PermissionDenied:   {rpc: connect.CodePermissionDenied, http: http.StatusForbidden, typ: typePermission, bare: true},
 	VendorsUnavailable: {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
-	VendorError:        {rpc: connect.CodeInternal, http: http.StatusBadGateway, typ: typeServer},
+	VendorError:        {rpc: connect.CodeInternal, http: http.StatusBadGateway, typ: typeServer, final: true},
 	AuthUnavailable:    {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
 	StorageUnavailable: {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
-	Unimplemented:      {rpc: connect.CodeUnimplemented, http: http.StatusNotImplemented, typ: typeServer, bare: true},
+	Unimplemented:      {rpc: connect.CodeUnimplemented, http: http.StatusNotImplemented, typ: typeServer, final: true, bare: true},
 	Canceled:           {rpc: connect.CodeCanceled, http: statusClientClosed, typ: typeServer, bare: true},
 	DeadlineExceeded:   {rpc: connect.CodeDeadlineExceeded, http: http.StatusGatewayTimeout, typ: typeServer, bare: true},
 	Internal:           {rpc: connect.CodeInternal, http: http.StatusInternalServerError, typ: typeServer, bare: true},

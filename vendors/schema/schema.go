@@ -4,7 +4,7 @@ package schema
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -22,7 +22,7 @@ func Parse(text []byte) (*Schema, error) {
 		return nil, err
 	}
 	if root.kind != object {
-		return nil, fmt.Errorf("expected an object")
+		return nil, errors.New("expected an object")
 	}
 	return &Schema{root}, nil
 }
@@ -41,7 +41,7 @@ func either(text string, typed *structpb.Struct) (*Schema, error) {
 		return Parse([]byte(text))
 	}
 	if typed == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no schema is neither a schema nor a mistake
 	}
 	plain, err := json.Marshal(normalize(typed.AsMap()))
 	if err != nil { // a number that JSON cannot write
