@@ -98,12 +98,12 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
 		for event, err := range vendor.Stream(ctx, a.Candidate.Target, priced) {
 			if err != nil {
-				out.broken()
+				out.broken(ctx)
 				return err
 			}
 			a.Handing()
 			if err := out.take(event); err != nil {
-				out.broken()
+				out.broken(ctx)
 				return err
 			}
 			a.Alive()
@@ -172,6 +172,8 @@ type streamOut struct {
 	attempt *dispatch.Attempt
 	sink    Sink
 	head    vendors.Head
+	// accepted: the vendor took the call, and bills what it read.
+	accepted bool
 	// held is the content-free preamble, merged; its vendor fields go out with the first content.
 	held *ktmsv1.GenerateTextChunk
 	sent bool
@@ -183,7 +185,7 @@ type streamOut struct {
 
 func (o *streamOut) take(event vendors.Event) error {
 	if event.Head != nil {
-		o.head = *event.Head
+		o.head, o.accepted = *event.Head, true
 		o.head.Dropped = append(o.head.Dropped, o.untaken...)
 		return nil
 	}
@@ -250,9 +252,10 @@ func (o *streamOut) finish() error {
 	return nil
 }
 
-// broken accounts for a stream that ended before its usage came: what it said was generated, and will be billed.
-func (o *streamOut) broken() {
-	if o.sent && o.attempt.Usage() == nil {
+// broken accounts for a stream that ended before its usage came. What it said was generated, and will be billed; so will
+// the prompt when the caller left a vendor that had taken it. A vendor that failed before it said anything bills nothing.
+func (o *streamOut) broken(ctx context.Context) {
+	if o.attempt.Usage() == nil && (o.sent || o.accepted && ctx.Err() != nil) {
 		o.estimate()
 	}
 }

@@ -3,12 +3,15 @@ package servertest_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/servertest"
+	"github.com/ai-process/ktms/store/storetest"
 	"github.com/ai-process/ktms/vendors/vendortest"
 )
 
@@ -88,6 +91,38 @@ func TestMissingUsageIsEstimatedAndSaysSo(t *testing.T) {
 				t.Errorf("%s, stream %v: %+v", who.vendor, stream, got)
 			}
 		}
+	}
+}
+
+// A caller that leaves a stream has to be charged for what was generated until then, no more and no less: the vendor
+// sends no usage any more.
+func TestAnAbandonedStreamIsAccountedFor(t *testing.T) {
+	written := &safeBuffer{}
+	options := servertest.Defaults(t)
+	options.Log = slog.New(slog.NewJSONHandler(written, nil))
+	s := servertest.Start(t, options)
+	m := servertest.Model("m", (&endless{}).serve(t))
+	m.PriceInPerMtok, m.PriceOutPerMtok = 2, 10
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{m}})
+	openAIStream(t, http.DefaultClient, s.HTTP, key)
+	storetest.Eventually(t, 10*time.Second, "the call is in the log", func() bool { return strings.Contains(written.String(), `"msg":"call"`) })
+	var line struct {
+		Input     int64 `json:"input_tokens"`
+		Output    int64 `json:"output_tokens"`
+		Cost      int64 `json:"cost_nanousd"`
+		Estimated bool
+		Reason    string
+	}
+	for text := range strings.Lines(written.String()) {
+		if strings.Contains(text, `"msg":"call"`) {
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Three tokens were read; a few more were on their way.
+	if !line.Estimated || line.Reason != "canceled" || line.Input < 2 || line.Output < 3 || line.Output > 300 || line.Cost != line.Input*2000+line.Output*10_000 {
+		t.Errorf("%+v", line)
 	}
 }
 
