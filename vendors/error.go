@@ -3,6 +3,8 @@ package vendors
 import (
 	"fmt"
 	"time"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 )
 
 // Kind says what an error means for the walk along a chain of candidates.
@@ -47,6 +49,8 @@ type Error struct {
 	Message string
 	// Param is the request field that the vendor complained about, if it named one.
 	Param string
+	// Usage is what the vendor counted all the same, and will bill; nil if it did not say.
+	Usage *ktmsv1.TokensUsage
 	// Err is the cause within this process, for logs.
 	Err error
 }

@@ -3,6 +3,7 @@ package vendors
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,6 +89,13 @@ func TestLedger(t *testing.T) {
 	_, err := l.Close(true)
 	if err == nil || err.Kind != Unsupported || err.Param != "top_k" || err.Vendor != "v" {
 		t.Errorf("strict: %v", err)
+	}
+	many := NewLedger("v", table)
+	for i := range 100_000 {
+		many.Drop(strconv.Itoa(i) + strings.Repeat("x", i%300))
+	}
+	if dropped, _ := many.Close(false); len(dropped) != maxDropped+1 || len(strings.Join(dropped, ",")) > 8<<10 {
+		t.Errorf("%d names, %d bytes", len(dropped), len(strings.Join(dropped, ",")))
 	}
 	l = NewLedger("v", table)
 	l.Carries(PartAudio, true)

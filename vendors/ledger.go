@@ -1,6 +1,6 @@
 package vendors
 
-import "slices"
+import "strings"
 
 // Ledger keeps account of the fields of one request while a dialect encodes it: what is dropped, and why it cannot be
 // sent at all. The dialect's Table decides.
@@ -8,8 +8,15 @@ type Ledger struct {
 	vendor  string
 	table   Table
 	dropped []string
+	known   map[string]bool // the dropped, to find them among thousands
 	failed  *Error
 }
+
+// maxDropped bounds what is listed: the list becomes a header, and names are as long and as many as a caller likes.
+const (
+	maxDropped     = 64
+	maxDroppedName = 128
+)
 
 // NewLedger opens the account of one request.
 func NewLedger(vendor string, table Table) *Ledger { return &Ledger{vendor: vendor, table: table} }
@@ -33,9 +40,20 @@ func (l *Ledger) Carries(f Field, asked bool) bool {
 
 // Drop notes something that the dialect cannot carry, under the name by which a caller of the OpenAI API knows it.
 func (l *Ledger) Drop(param string) {
-	if !slices.Contains(l.dropped, param) {
-		l.dropped = append(l.dropped, param)
+	if len(param) > maxDroppedName {
+		param = strings.ToValidUTF8(param[:maxDroppedName], "") + "…"
 	}
+	if len(l.dropped) > maxDropped || l.known[param] {
+		return
+	}
+	if len(l.dropped) == maxDropped {
+		param = "…and more"
+	}
+	if l.known == nil {
+		l.known = map[string]bool{}
+	}
+	l.known[param] = true
+	l.dropped = append(l.dropped, param)
 }
 
 // Refuse fails the request for this vendor: another may carry what this one cannot. why says more, or is empty.

@@ -35,7 +35,8 @@ type Vendor interface {
 	// Generate makes one non-streaming vendor call.
 	Generate(ctx context.Context, t Target, req *ktmsv1.GenerateTextRequest) (*Answer, error)
 	// Stream makes one streaming call. The first event is a Head, as soon as the vendor accepted the call; the last
-	// chunks carry finish reasons and usage. An error ends the sequence; so does breaking out of it, which closes the
+	// chunks carry finish reasons and usage. Usage that is marked as estimated is the input side alone, which some vendors
+	// count at the start; it stands for what is missing if the stream breaks, and reaches no caller. An error ends the sequence; so does breaking out of it, which closes the
 	// upstream body. A stream that ends without a finish reason for every choice ends in an error.
 	Stream(ctx context.Context, t Target, req *ktmsv1.GenerateTextRequest) iter.Seq2[Event, error]
 	// Fields says how the dialect carries each request field to a model of a vendor. An empty model stands for the

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -24,6 +25,13 @@ func accountAnswer(a *dispatch.Attempt, req *ktmsv1.GenerateTextRequest, r *ktms
 		r.Usage = &ktmsv1.TokensUsage{Input: admit.EstimateInput(req), Output: admit.EstimateAnswer(r), Estimated: true}
 	}
 	account(a, r.Usage)
+}
+
+// accountFailure is account for a failed attempt: vendors bill refusals that they counted.
+func accountFailure(a *dispatch.Attempt, err error) {
+	if failed, ok := errors.AsType[*vendors.Error](err); ok && failed.Usage != nil {
+		account(a, failed.Usage)
+	}
 }
 
 // regularTiers are the service tiers at regular prices, in the words of all vendors.

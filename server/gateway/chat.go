@@ -56,6 +56,7 @@ func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest)
 		}
 		answer, err := vendor.Generate(ctx, a.Candidate.Target, priced)
 		if err != nil {
+			accountFailure(a, err)
 			return err
 		}
 		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
@@ -98,6 +99,7 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
 		for event, err := range vendor.Stream(ctx, a.Candidate.Target, priced) {
 			if err != nil {
+				accountFailure(a, err)
 				out.broken(ctx)
 				return err
 			}
@@ -179,6 +181,8 @@ type streamOut struct {
 	sent bool
 	// untaken are parameters that were left out because of their price.
 	untaken []string
+	// begun is the input side of the usage, where the vendor told it at the start.
+	begun *ktmsv1.TokensUsage
 	// said counts what the stream says, for a vendor that does not.
 	said admit.Counter
 }
@@ -190,8 +194,10 @@ func (o *streamOut) take(event vendors.Event) error {
 		return nil
 	}
 	chunk := event.Chunk
-	if chunk.GetUsage() != nil {
-		account(o.attempt, chunk.GetUsage())
+	if u := chunk.GetUsage(); u.GetEstimated() {
+		o.begun, chunk.Usage = u, nil
+	} else if u != nil {
+		account(o.attempt, u)
 	}
 	o.said.AddChunk(chunk)
 	if !o.sent {
@@ -261,7 +267,11 @@ func (o *streamOut) broken(ctx context.Context) {
 }
 
 func (o *streamOut) estimate() *ktmsv1.TokensUsage {
-	u := &ktmsv1.TokensUsage{Input: admit.EstimateInput(o.call.req), Output: o.said.Tokens(), Estimated: true}
+	u := o.begun
+	if u == nil {
+		u = &ktmsv1.TokensUsage{Input: admit.EstimateInput(o.call.req), Estimated: true}
+	}
+	u.Output = o.said.Tokens()
 	account(o.attempt, u)
 	return u
 }

@@ -132,6 +132,7 @@ type result struct {
 	chunks  []*ktmsv1.GenerateTextChunk
 	answers map[int32]*ktmsv1.Choice
 	usage   *ktmsv1.TokensUsage
+	begun   *ktmsv1.TokensUsage // the input side, told at the start
 	err     error
 }
 
@@ -186,8 +187,13 @@ func (f *fixture) collect(ctx context.Context, req *ktmsv1.GenerateTextRequest, 
 // add puts a chunk to what came before, as a caller would.
 func (f *fixture) add(r *result, c *ktmsv1.GenerateTextChunk) {
 	r.chunks = append(r.chunks, c)
-	if c.GetUsage() != nil {
-		r.usage = c.GetUsage()
+	if u := c.GetUsage(); u != nil && u.GetEstimated() {
+		r.begun = u
+		if u.GetOutput() != 0 || r.usage != nil {
+			f.Errorf("usage of the input side alone: %v", u)
+		}
+	} else if u != nil {
+		r.usage = u
 	}
 	if !vendors.HasContent(c) {
 		return
