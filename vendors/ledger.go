@@ -41,13 +41,13 @@ func (l *Ledger) Carries(f Field, asked bool) bool {
 // Drop notes something that the dialect cannot carry, under the name by which a caller of the OpenAI API knows it.
 func (l *Ledger) Drop(param string) {
 	if len(param) > maxDroppedName {
-		param = strings.ToValidUTF8(param[:maxDroppedName], "") + "…"
+		param = strings.ToValidUTF8(param[:maxDroppedName], "") + "..."
 	}
 	if len(l.dropped) > maxDropped || l.known[param] {
 		return
 	}
 	if len(l.dropped) == maxDropped {
-		param = "…and more"
+		param = "...and more"
 	}
 	if l.known == nil {
 		l.known = map[string]bool{}
