@@ -22,7 +22,7 @@ const (
 type Rules struct {
 	// Keywords are those that the vendor takes; nil is all of them. Any other is said in the description instead.
 	Keywords []string
-	// Takes decides on the value of a keyword that is in Keywords; nil takes every value.
+	// Takes decides on the value of a keyword that is in Keywords; nil takes every value. An object is shown as {}.
 	Takes func(keyword string, value json.RawMessage) bool
 	// Formats are the values of format that the vendor takes; nil is all.
 	Formats []string
@@ -31,7 +31,8 @@ type Rules struct {
 	// Inline replaces references by what they refer to. A schema that contains itself ends in one that takes anything,
 	// and says so in its description.
 	Inline bool
-	// Close gives additionalProperties: false to objects that leave it open.
+	// Close gives additionalProperties: false to objects that leave it open. Where that forbids what the schema allows,
+	// Narrowed says so.
 	Close bool
 }
 
@@ -41,6 +42,9 @@ var (
 	silent = words("$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor")
 	hints  = words("title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "contentMediaType",
 		"contentEncoding")
+	// further are keywords that allow an object more members than it lists. Without them a closed object allows less.
+	further = words("additionalProperties", "patternProperties", "unevaluatedProperties", "dependentSchemas", "if", "then",
+		"else", "allOf", "anyOf", "oneOf", "$ref", "$dynamicRef")
 )
 
 var (
@@ -58,33 +62,42 @@ func (s *Schema) Adapt(r Rules) (moved []string, err error) {
 			return nil, errExplodes
 		}
 	}
-	if err := a.schema(s.root, nil, 0); err != nil {
+	if err := a.schema(s.root, nil, false, 0); err != nil {
 		return nil, err
 	}
+	s.narrowed = a.narrowed
 	return a.moved, nil
 }
 
+// Narrowed reports whether Adapt closed an object that the schema had left open for more than its properties. Answers
+// to the adapted schema would be held to less than was asked for, or could not be given at all: say such a schema in
+// words instead.
+func (s *Schema) Narrowed() bool { return s.narrowed }
+
 type adapter struct {
-	rules  Rules
-	root   *node
-	budget int
-	moved  []string
+	rules    Rules
+	root     *node
+	budget   int
+	moved    []string
+	narrowed bool
 }
 
-// schema rewrites one schema in place. within are the references that it is written out from.
-func (a *adapter) schema(n *node, within []string, depth int) error {
+// schema rewrites one schema in place. within are the references that it is written out from; beside says that another
+// schema, which lists properties, holds for the same value.
+func (a *adapter) schema(n *node, within []string, beside bool, depth int) error {
 	if depth > maxDepth {
 		return errDepth
 	}
 	if n.kind != object {
 		return nil
 	}
-	within, err := a.inline(n, within)
+	within, err := a.flatten(n, within, depth)
 	if err != nil {
 		return err
 	}
-	a.simplify(n)
+	a.rename(n)
 	var said []string
+	open := false
 	kept := n.members[:0]
 	for _, m := range n.members {
 		switch {
@@ -97,20 +110,50 @@ func (a *adapter) schema(n *node, within []string, depth int) error {
 			if !hints[m.name] {
 				a.lost(m.name)
 			}
+			open = open || further[m.name]
 		}
 	}
 	n.members = kept
 	if len(said) > 0 {
 		n.describe(strings.Join(said, "; "))
 	}
-	if a.rules.Close && n.get("additionalProperties") == nil && (n.get("properties") != nil || n.allows("object")) {
-		n.set("additionalProperties", &node{kind: scalar, raw: []byte("false")})
+	if a.rules.Close && (n.get("properties") != nil || n.allows("object")) {
+		a.close(n, open, beside)
 	}
-	n.children(func(child *node) bool {
-		err = a.schema(child, within, depth+1)
-		return err == nil
-	})
-	return err
+	beside = beside || n.get("properties") != nil
+	for i := range n.members {
+		inPlace := schemaLists[n.members[i].name] && n.members[i].name != "prefixItems"
+		one := node{kind: object, members: n.members[i : i+1]}
+		one.children(func(child *node) bool {
+			err = a.schema(child, within, inPlace && beside, depth+1)
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close forbids members that an object does not list. lost says that a keyword which allows more is gone, beside that
+// another schema lists members of the same value.
+func (a *adapter) close(n *node, lost, beside bool) {
+	properties := n.get("properties")
+	switch more := n.get("additionalProperties"); {
+	case more == nil:
+		n.set("additionalProperties", &node{kind: scalar, raw: []byte("false")})
+		a.narrowed = a.narrowed || beside || properties == nil
+	case string(more.raw) != "false":
+		return // the vendor takes open objects
+	}
+	a.narrowed = a.narrowed || lost
+	if required := n.get("required"); required != nil {
+		for _, item := range required.items {
+			if name, ok := item.string(); ok && properties.get(name) == nil {
+				a.narrowed = true // nobody could give it
+			}
+		}
+	}
 }
 
 func (a *adapter) lost(keyword string) {
@@ -125,7 +168,7 @@ func (a *adapter) keeps(m member) bool {
 		return true
 	case a.rules.Keywords != nil && !slices.Contains(a.rules.Keywords, m.name):
 		return false
-	case a.rules.Takes != nil && !a.rules.Takes(m.name, m.value.appendJSON(nil)):
+	case a.rules.Takes != nil && !a.rules.Takes(m.name, m.value.shown()):
 		return false
 	case m.name == "format" && a.rules.Formats != nil:
 		format, ok := m.value.string()
@@ -134,8 +177,16 @@ func (a *adapter) keeps(m member) bool {
 	return true
 }
 
-// simplify says things in other keywords that mean the same.
-func (a *adapter) simplify(n *node) {
+// shown is a value for Takes.
+func (n *node) shown() json.RawMessage {
+	if n.kind == object {
+		return json.RawMessage("{}")
+	}
+	return n.appendJSON(nil)
+}
+
+// rename says things in other keywords that mean the same.
+func (a *adapter) rename(n *node) {
 	for i := range n.members {
 		m := &n.members[i]
 		if to := a.rules.Rename[m.name]; to != "" && n.get(to) == nil {
@@ -143,61 +194,6 @@ func (a *adapter) simplify(n *node) {
 		}
 		if m.name == "const" && !a.keeps(*m) && n.get("enum") == nil {
 			m.name, m.value = "enum", &node{kind: array, items: []*node{m.value}}
-		}
-	}
-	// The way in which generators add a description to a reference.
-	if all := n.get("allOf"); all != nil && len(all.items) == 1 && all.items[0].kind == object && !a.keeps(member{"allOf", all}) {
-		n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "allOf" })
-		n.absorb(all.items[0])
-	}
-}
-
-// absorb adds the members of another schema that this one lacks.
-func (n *node) absorb(other *node) {
-	for _, m := range other.members {
-		if n.get(m.name) == nil {
-			n.members = append(n.members, m)
-		}
-	}
-}
-
-// inline replaces a reference, and those that it leads to, by what they refer to.
-func (a *adapter) inline(n *node, within []string) ([]string, error) {
-	if !a.rules.Inline {
-		return within, nil
-	}
-	within = slices.Clip(within)
-	if all := n.get("allOf"); all != nil && len(all.items) == 1 && n.get("$ref") == nil {
-		if ref := all.items[0].get("$ref"); ref != nil && len(all.items[0].members) == 1 {
-			n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "allOf" })
-			n.set("$ref", ref)
-		}
-	}
-	for {
-		ref := n.get("$ref")
-		if ref == nil {
-			return within, nil
-		}
-		pointer, ok := ref.string()
-		if !ok {
-			return nil, errReference
-		}
-		n.members = slices.DeleteFunc(n.members, func(m member) bool { return m.name == "$ref" })
-		if slices.Contains(within, pointer) {
-			a.lost("$ref")
-			n.describe("the same shape again as " + pointer)
-			return within, nil
-		}
-		target := a.find(pointer)
-		if target == nil {
-			return nil, errReference
-		}
-		if target = target.clone(&a.budget); target == nil {
-			return nil, errExplodes
-		}
-		within = append(within, pointer)
-		if target.kind == object {
-			n.absorb(target)
 		}
 	}
 }

@@ -37,54 +37,102 @@ var (
 	errLarge = errors.New("is too large")
 )
 
-// parse reads a value, and counts its nodes against a budget.
-func parse(text []byte, depth int, budget *int) (*node, error) {
+// parse reads one JSON value.
+func parse(text []byte) (*node, error) {
+	if !json.Valid(text) {
+		return nil, errors.New("is not JSON")
+	}
+	p := &parser{text: text, budget: maxNodes}
+	return p.value(0)
+}
+
+// parser reads text that is known to be valid, in one pass.
+type parser struct {
+	text   []byte
+	at     int
+	budget int
+}
+
+func (p *parser) value(depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, errDepth
 	}
-	if *budget--; *budget < 0 {
+	if p.budget--; p.budget < 0 {
 		return nil, errLarge
 	}
-	text = bytes.TrimSpace(text)
-	switch {
-	case len(text) > 0 && text[0] == '{':
-		members, err := openaiapi.ParseMembers(text)
+	switch p.next() {
+	case '{':
+		return p.object(depth)
+	case '[':
+		return p.array(depth)
+	}
+	return &node{kind: scalar, raw: p.scalar()}, nil
+}
+
+// next skips white space and the marks between values, and returns what comes.
+func (p *parser) next() byte {
+	for {
+		switch c := p.text[p.at]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			p.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (p *parser) object(depth int) (*node, error) {
+	n := &node{kind: object}
+	at := map[string]int{}
+	for p.at++; p.next() != '}'; {
+		var name string
+		if err := json.Unmarshal(p.scalar(), &name); err != nil {
+			return nil, err
+		}
+		value, err := p.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		n := &node{kind: object}
-		at := make(map[string]int, len(members))
-		for _, m := range members {
-			value, err := parse(m.Value, depth+1, budget)
-			if err != nil {
-				return nil, err
-			}
-			if i, twice := at[m.Name]; twice { // the last of a name counts, as everywhere
-				n.members[i].value = value
-				continue
-			}
-			at[m.Name] = len(n.members)
-			n.members = append(n.members, member{m.Name, value})
+		if i, twice := at[name]; twice { // the last of a name counts, as everywhere
+			n.members[i].value = value
+			continue
 		}
-		return n, nil
-	case len(text) > 0 && text[0] == '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(text, &items); err != nil {
+		at[name] = len(n.members)
+		n.members = append(n.members, member{name, value})
+	}
+	p.at++
+	return n, nil
+}
+
+func (p *parser) array(depth int) (*node, error) {
+	n := &node{kind: array}
+	for p.at++; p.next() != ']'; {
+		value, err := p.value(depth + 1)
+		if err != nil {
 			return nil, err
 		}
-		n := &node{kind: array}
-		for _, item := range items {
-			value, err := parse(item, depth+1, budget)
-			if err != nil {
-				return nil, err
-			}
-			n.items = append(n.items, value)
-		}
-		return n, nil
-	case !json.Valid(text):
-		return nil, errors.New("is not JSON")
+		n.items = append(n.items, value)
 	}
-	return &node{kind: scalar, raw: text}, nil
+	p.at++
+	return n, nil
+}
+
+// scalar reads a string, a number or a word.
+func (p *parser) scalar() []byte {
+	start := p.at
+	if p.text[p.at] != '"' {
+		for p.at < len(p.text) && bytes.IndexByte([]byte(" \t\r\n,:]}"), p.text[p.at]) < 0 {
+			p.at++
+		}
+		return p.text[start:p.at]
+	}
+	for p.at++; p.text[p.at] != '"'; p.at++ {
+		if p.text[p.at] == '\\' {
+			p.at++
+		}
+	}
+	p.at++
+	return p.text[start:p.at]
 }
 
 func (n *node) appendJSON(dst []byte) []byte {

@@ -12,19 +12,21 @@ import (
 )
 
 // Schema is one JSON Schema.
-type Schema struct{ root *node }
+type Schema struct {
+	root     *node
+	narrowed bool
+}
 
 // Parse reads a schema, which is an object.
 func Parse(text []byte) (*Schema, error) {
-	budget := maxNodes
-	root, err := parse(text, 0, &budget)
+	root, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
 	if root.kind != object {
 		return nil, errors.New("expected an object")
 	}
-	return &Schema{root}, nil
+	return &Schema{root: root}, nil
 }
 
 // OfResponse returns the schema that a request's answer has to follow, nil if there is none.

@@ -95,6 +95,84 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
+// Schemas that hold together for one value become one, and what cannot be said at once is said to be lost.
+func TestAdaptMerges(t *testing.T) {
+	closing := Rules{Keywords: []string{"type", "properties", "required", "items", "enum", "anyOf", "allOf", "additionalProperties"}, Inline: true, Close: true,
+		Takes: func(k string, v json.RawMessage) bool { return k != "additionalProperties" || string(v) == "false" }}
+	const base = `"$defs":{"Base":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}}`
+	for _, c := range []struct {
+		name, in, want string
+		moved          []string
+		narrowed       bool
+	}{
+		{
+			"inheritance", `{` + base + `,"allOf":[{"$ref":"#/$defs/Base"}],"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]}`,
+			`{"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"string"}},"required":["b","a"],"additionalProperties":false}`, nil, false,
+		},
+		{
+			"beside a reference", `{` + base + `,"$ref":"#/$defs/Base","properties":{"b":{}},"required":["b"]}`,
+			`{"properties":{"b":{},"a":{"type":"string"}},"required":["b","a"],"type":"object","additionalProperties":false}`, nil, false,
+		},
+		{
+			"two that hold at once", `{"allOf":[{"type":"object","properties":{"a":{}}},{"type":"object","properties":{"b":{}}}]}`,
+			`{"type":"object","properties":{"a":{},"b":{}},"additionalProperties":false}`, nil, false,
+		},
+		{
+			"a narrower enum", `{"properties":{"b":{"type":"string","enum":["x","y"]},"c":{"$ref":"#/properties/b","enum":["x","z"]}}}`,
+			`{"properties":{"b":{"type":"string","enum":["x","y"]},"c":{"enum":["x"],"type":"string"}},"additionalProperties":false}`, nil, false,
+		},
+		{"types in common", `{"allOf":[{"type":["string","null"]},{"type":"string"}]}`, `{"type":"string"}`, nil, false},
+		{"no type in common", `{"type":"integer","allOf":[{"type":"string"}]}`, `{"type":"integer","description":"type: \"string\""}`, []string{"type"}, false},
+		{
+			"branches beside properties", `{"type":"object","properties":{"kind":{}},"anyOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}]}`,
+			`{"type":"object","properties":{"kind":{}},"anyOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}},"additionalProperties":false}],"additionalProperties":false}`, nil, true,
+		},
+		{
+			"branches on their own", `{"anyOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}]}`,
+			`{"anyOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}},"additionalProperties":false}]}`, nil, false,
+		},
+		{"an undeclared member is required", `{"type":"object","properties":{"a":{}},"required":["z"]}`, `{"type":"object","properties":{"a":{}},"required":["z"],"additionalProperties":false}`, nil, true},
+		{
+			"names by pattern", `{"type":"object","properties":{"a":{}},"patternProperties":{"^x":{}}}`,
+			`{"type":"object","properties":{"a":{}},"description":"patternProperties: {\"^x\":{}}","additionalProperties":false}`, []string{"patternProperties"}, true,
+		},
+		{"any object", `{"properties":{"a":{"type":"object"}}}`, `{"properties":{"a":{"type":"object","additionalProperties":false}},"additionalProperties":false}`, nil, true},
+		{"a map", `{"type":"object","properties":{},"additionalProperties":{"type":"string"}}`, `{"type":"object","properties":{},"description":"additionalProperties: {\"type\":\"string\"}","additionalProperties":false}`, []string{"additionalProperties"}, true},
+		{"no members at all", `{"type":"object","properties":{}}`, `{"type":"object","properties":{},"additionalProperties":false}`, nil, false},
+		{"closed by its author", `{"type":"object","additionalProperties":false}`, `{"type":"object","additionalProperties":false}`, nil, false},
+	} {
+		s, err := Parse([]byte(c.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved, err := s.Adapt(closing)
+		if err != nil || string(s.JSON()) != c.want || !slices.Equal(moved, c.moved) || s.Narrowed() != c.narrowed {
+			t.Errorf("%s:\n got %s %v %v, narrowed %v\nwant %s %v, narrowed %v", c.name, s.JSON(), moved, err, s.Narrowed(), c.want, c.moved, c.narrowed)
+		}
+	}
+}
+
+// Neither depth nor size may cost more than a look at each byte.
+func TestLargeSchemasAreCheap(t *testing.T) {
+	deep := strings.Repeat(`{"properties":{"a":`, 30) + `{"description":"` + strings.Repeat("x", 4<<20) + `"}` + strings.Repeat("}}", 30)
+	wide := `{"properties":{"p":{}` + strings.Repeat(`,"p":{}`, 25_000) + `}}`
+	for name, in := range map[string]string{"deep": deep, "wide": wide} {
+		s, err := Parse([]byte(in))
+		if name == "wide" { // too many nodes
+			if err == nil {
+				t.Error("wide was read")
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := s.Adapt(Rules{Inline: true, Close: true, Takes: func(string, json.RawMessage) bool { return true }}); err != nil {
+			t.Error(name, err)
+		}
+	}
+}
+
 func TestAdaptRefuses(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString(`{"$ref":"#/$defs/L0","$defs":{"L40":{}`)
