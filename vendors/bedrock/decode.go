@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
@@ -11,29 +12,44 @@ import (
 	"github.com/ai-process/ktms/vendors"
 )
 
-// decode turns a complete answer into ours. Its errors have no status; the caller knows it.
+// maxBlocks bounds the calls and the thoughts of an answer: more are a fault, and each one is remembered.
+const maxBlocks = 1024
+
+// decode turns a complete answer into ours. Its errors have no status; the caller knows it. An answer that is of no use
+// is billed all the same.
 func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextResponse, *vendors.Error) {
+	response, failed := c.response(out)
+	if failed != nil {
+		failed.Usage = usage(out.Usage)
+	}
+	return response, failed
+}
+
+func (c *call) response(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextResponse, *vendors.Error) {
 	message, ok := out.Output.(*types.ConverseOutputMemberMessage)
 	if !ok {
 		return nil, c.unavailable(c.explain("answered without a message"))
 	}
 	choice := &ktmsv1.Choice{}
 	var thoughts []thought
+	var said, reasoning strings.Builder
 	inputs := toolInputs(c.exchange.body)
 	for _, block := range message.Value.Content {
 		switch b := block.(type) {
 		case *types.ContentBlockMemberText:
-			choice.Text += b.Value
+			said.WriteString(b.Value)
 		case *types.ContentBlockMemberCitationsContent:
 			for _, piece := range b.Value.Content {
 				if text, ok := piece.(*types.CitationGeneratedContentMemberText); ok {
-					choice.Text += text.Value
+					said.WriteString(text.Value)
 				}
 			}
 		case *types.ContentBlockMemberReasoningContent:
 			t := readThought(b.Value)
-			choice.Reasoning += t.Text
-			thoughts = append(thoughts, t)
+			reasoning.WriteString(t.Text)
+			if thoughts = append(thoughts, t); len(thoughts) > maxBlocks {
+				return nil, c.tooMany()
+			}
 		case *types.ContentBlockMemberToolUse:
 			if len(inputs) == 0 || text(b.Value.Name) == "" {
 				return nil, c.unavailable("answered with a tool call that cannot be read")
@@ -44,12 +60,16 @@ func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextR
 				continue // the vendor answers those itself
 			}
 			choice.ToolCalls = append(choice.ToolCalls, &ktmsv1.ToolCall{
-				Id: text(b.Value.ToolUseId), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: input,
+				Id: callID(b.Value.ToolUseId, len(choice.ToolCalls)), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: input,
 			})
+			if len(choice.ToolCalls) > maxBlocks {
+				return nil, c.tooMany()
+			}
 		}
 	}
-	said := choice.Text != "" || choice.Reasoning != "" || len(choice.ToolCalls) > 0
-	ending, failed := c.finish(string(out.StopReason), said, len(choice.ToolCalls) > 0)
+	choice.Text, choice.Reasoning = said.String(), reasoning.String()
+	something := choice.Text != "" || choice.Reasoning != "" || len(choice.ToolCalls) > 0
+	ending, failed := c.finish(string(out.StopReason), something, len(choice.ToolCalls) > 0)
 	if failed != nil {
 		return nil, failed
 	}
@@ -66,6 +86,18 @@ func (c *call) decode(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTextR
 		response.VendorModel = text(out.Trace.PromptRouter.InvokedModelId)
 	}
 	return response, nil
+}
+
+func (c *call) tooMany() *vendors.Error {
+	return c.unavailable("answered with more blocks than can be")
+}
+
+// callID is a call's id. A result has to name what it answers, so that one that is missing is made up.
+func callID(id *string, at int) string {
+	if text(id) == "" {
+		return fmt.Sprintf("call_unnamed_%d", at)
+	}
+	return *id
 }
 
 func text(s *string) string {

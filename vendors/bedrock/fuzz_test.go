@@ -27,6 +27,8 @@ func FuzzDecodeAnswer(f *testing.F) {
 		`"stopReason":"tool_use","usage":{"inputTokens":-3,"outputTokens":2,"totalTokens":5,"cacheWriteInputTokens":7,"cacheDetails":[{"ttl":"1h","inputTokens":9}]}}`))
 	f.Add([]byte(`{"output":{"message":{"content":[{"video":{}},null,{"toolUse":{"name":"x","input":"y","type":"server_tool_use"}}]}},"stopReason":"brand_new","trace":{"promptRouter":{"invokedModelId":"m"}}}`))
 	f.Add([]byte(`{"message":"no"}`))
+	f.Add([]byte(`{"output":{"message":{"content":[{"toolUse":{"name":"f"}},{"toolUse":{"toolUseId":"","name":"g","input":null}}]}},"stopReason":"tool_use"}`))
+	f.Add([]byte(`{"output":{"message":{"content":[]}},"stopReason":"guardrail_intervened","usage":{"inputTokens":1,"outputTokens":-2,"totalTokens":3}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := answered(string(body))
 		if (r == nil) == (err == nil) {
@@ -96,6 +98,8 @@ func FuzzDecodeStream(f *testing.F) {
 	f.Add("messageStart {\"role\":\"assistant\"}\ncontentBlockDelta {\"delta\":{\"text\":\"x\"}}\nmessageStop {\"stopReason\":\"end_turn\"}\nmetadata {\"usage\":{\"inputTokens\":1}}")
 	f.Add("contentBlockStart {\"contentBlockIndex\":4,\"start\":{\"toolUse\":{\"toolUseId\":\"i\",\"name\":\"f\"}}}\ncontentBlockStop {\"contentBlockIndex\":4}\nmessageStop {\"stopReason\":\"tool_use\"}")
 	f.Add("contentBlockDelta {\"delta\":{\"toolUse\":{\"input\":\"{\"}}}\ncontentBlockDelta {\"delta\":{\"reasoningContent\":{\"redactedContent\":\"AAA=\"}}}\nbrandNew {}\nmessageStop {}")
+	f.Add("contentBlockStart {\"contentBlockIndex\":0,\"start\":{\"toolUse\":{\"name\":\"f\"}}}\nmessageStop {\"stopReason\":\"max_tokens\"}\ncontentBlockDelta {\"delta\":{\"text\":\"late\"}}\nmessageStop {\"stopReason\":\"malformed_tool_use\"}")
+	f.Add("metadata {\"usage\":{\"inputTokens\":1}}\nmessageStop {\"stopReason\":\"content_filtered\"}\nmetadata {\"usage\":{\"inputTokens\":2}}")
 	f.Fuzz(func(t *testing.T, text string) {
 		var events []event
 		for line := range strings.SplitSeq(text, "\n") {

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/schemas"
+	"github.com/aws/smithy-go/transport/http/protocol/restjson1"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -143,4 +146,14 @@ func quoted(text string) string {
 		panic(err)
 	}
 	return string(out)
+}
+
+// decoded is an event as the SDK reads it.
+func decoded(t testing.TB, e event) any {
+	out, err := restjson1.New(schemas.AmazonBedrockFrontendService).DeserializeEventMessage(
+		schemas.ConverseStreamOutput, bedrockruntime.TypeRegistry, bytes.NewReader(e.frame(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -25,8 +25,8 @@ const (
 	// drainTime bounds the reading after the last event. The end of the body is all that should come, and reading it lets
 	// the connection serve the next call; a server that keeps the stream open is not waited for.
 	drainTime = 250 * time.Millisecond
-	// maxCalls of one answer: more are a fault, and each one is remembered.
-	maxCalls = 1024
+	// usageTime bounds the wait for the usage of an answer that failed at its end: the next candidate waits as well.
+	usageTime = 5 * time.Second
 )
 
 var errEventTooLong = fmt.Errorf("event too long: more than %d bytes", maxEvent)
@@ -67,7 +67,7 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 	protocol := restjson1.New(schemas.AmazonBedrockFrontendService)
 	s := newStream(c)
 	events := &eventReader{r: body}
-	drained := false
+	drained, waiting := false, false
 	for {
 		events.left = maxEvent
 		event, err := protocol.DeserializeEventMessage(schemas.ConverseStreamOutput, bedrockruntime.TypeRegistry, events)
@@ -77,6 +77,16 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 		chunk, failed := s.take(event)
 		if failed != nil {
 			return failed
+		}
+		if s.failed != nil {
+			if s.counted {
+				return s.failed
+			}
+			if !waiting {
+				waiting = true
+				giveUp := time.AfterFunc(usageTime, c.exchange.close)
+				defer giveUp.Stop()
+			}
 		}
 		if chunk != nil && !yield(vendors.Event{Chunk: chunk}, nil) {
 			return nil
@@ -89,13 +99,16 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 	}
 }
 
-// end says what a stream ended in. A connection that was cut after the finish took nothing away but the usage.
+// end says what a stream ended in. Whatever breaks after the finish took nothing away but the usage.
 func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendors.Error {
 	if drained {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return transport.Failure(ctx, s.call.target.Vendor, ctx.Err())
+	}
+	if s.finished {
+		return s.failed
 	}
 	if errors.Is(cause, errEventTooLong) {
 		e := s.call.unavailable("sent an event that is too long")
@@ -104,9 +117,6 @@ func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendo
 	}
 	if said, ok := errors.AsType[smithy.APIError](err); ok {
 		return s.call.streamError(said)
-	}
-	if cut := cause != nil || errors.Is(err, io.EOF); cut && s.finished {
-		return nil
 	}
 	switch {
 	case cause != nil:
@@ -120,16 +130,22 @@ func (s *stream) end(ctx context.Context, err, cause error, drained bool) *vendo
 // stream puts together what came in pieces.
 type stream struct {
 	call *call
-	// uses are the calls by the index of their block.
+	// uses are the calls by the index of their block; calls are those that are the caller's to answer, as they came.
 	uses  map[int32]*use
-	calls int32 // that are the caller's to answer
+	calls []*use
+	begun int // calls of any kind
 	// thoughts are the blocks of reasoning by their index, order as they came.
-	thoughts map[int32]*thought
-	order    []*thought
+	thoughts map[int32]*streamedThought
+	order    []*streamedThought
 	said     bool // something that the caller has
 	finished bool
 	counted  bool // the usage came
+	// failed is what the answer ended in, where its end is a failure. The usage comes after it and is billed.
+	failed *vendors.Error
 }
+
+// streamedThought grows with its pieces, of which there may be hundreds of thousands.
+type streamedThought struct{ text, signature, redacted []byte }
 
 // use is a call that began.
 type use struct {
@@ -139,13 +155,16 @@ type use struct {
 }
 
 func newStream(c *call) *stream {
-	return &stream{call: c, uses: map[int32]*use{}, thoughts: map[int32]*thought{}}
+	return &stream{call: c, uses: map[int32]*use{}, thoughts: map[int32]*streamedThought{}}
 }
 
-// take reads an event. It returns nil for one that says nothing to the caller.
+// take reads an event. It returns nil for one that says nothing to the caller. After the finish only the usage counts.
 func (s *stream) take(event any) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
 	out := &ktmsv1.GenerateTextChunk{}
 	var failed *vendors.Error
+	if _, usage := event.(*types.ConverseStreamMetadataEvent); s.finished && !usage {
+		return nil, nil
+	}
 	switch e := event.(type) {
 	case *types.ContentBlockStartEvent:
 		failed = s.start(out, e)
@@ -157,7 +176,7 @@ func (s *stream) take(event any) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
 			out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{Index: u.index, Arguments: "{}"}}
 		}
 	case *types.MessageStopEvent:
-		failed = s.stop(out, e)
+		s.stop(out, e)
 	case *types.ConverseStreamMetadataEvent:
 		s.metadata(out, e)
 	}
@@ -165,7 +184,7 @@ func (s *stream) take(event any) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
 		return nil, failed
 	}
 	s.said = s.said || vendors.HasContent(out)
-	if !vendors.HasContent(out) && out.GetUsage() == nil && out.GetVendorModel() == "" && out.GetServiceTier() == "" {
+	if s.failed != nil || !vendors.HasContent(out) && out.GetUsage() == nil && out.GetVendorModel() == "" && out.GetServiceTier() == "" {
 		return nil, nil
 	}
 	return out, nil
@@ -183,6 +202,9 @@ func (s *stream) start(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockStart
 	if !ok {
 		return nil
 	}
+	if s.begun++; s.begun > maxBlocks {
+		return s.call.tooMany()
+	}
 	u := &use{ours: begun.Value.Type != types.ToolUseTypeServerToolUse}
 	s.uses[value(e.ContentBlockIndex)] = u
 	if !u.ours {
@@ -191,12 +213,10 @@ func (s *stream) start(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockStart
 	if text(begun.Value.Name) == "" {
 		return s.call.unavailable("answered with a tool call without a name")
 	}
-	if u.index = s.calls; u.index >= maxCalls {
-		return s.call.unavailable("answered with more tool calls than can be")
-	}
-	s.calls++
+	u.index = int32(len(s.calls))
+	s.calls = append(s.calls, u)
 	out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{
-		Index: u.index, Id: text(begun.Value.ToolUseId), Name: s.call.callerName(text(begun.Value.Name)), Type: "function",
+		Index: u.index, Id: callID(begun.Value.ToolUseId, int(u.index)), Name: s.call.callerName(text(begun.Value.Name)), Type: "function",
 	}}
 	return nil
 }
@@ -209,18 +229,21 @@ func (s *stream) delta(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockDelta
 	case *types.ContentBlockDeltaMemberReasoningContent:
 		t := s.thoughts[index]
 		if t == nil {
-			t = &thought{}
+			if len(s.order) == maxBlocks {
+				return s.call.tooMany()
+			}
+			t = &streamedThought{}
 			s.thoughts[index] = t
 			s.order = append(s.order, t)
 		}
 		switch r := d.Value.(type) {
 		case *types.ReasoningContentBlockDeltaMemberText:
-			t.Text += r.Value
+			t.text = append(t.text, r.Value...)
 			out.ReasoningDelta = r.Value
 		case *types.ReasoningContentBlockDeltaMemberSignature:
-			t.Signature += r.Value
+			t.signature = append(t.signature, r.Value...)
 		case *types.ReasoningContentBlockDeltaMemberRedactedContent:
-			t.Redacted = append(t.Redacted, r.Value...)
+			t.redacted = append(t.redacted, r.Value...)
 		}
 	case *types.ContentBlockDeltaMemberToolUse:
 		u := s.uses[index]
@@ -235,25 +258,28 @@ func (s *stream) delta(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockDelta
 	return nil
 }
 
-func (s *stream) stop(out *ktmsv1.GenerateTextChunk, e *types.MessageStopEvent) *vendors.Error {
-	if s.finished {
-		return nil
-	}
-	ending, failed := s.call.finish(string(e.StopReason), s.said, s.calls > 0)
-	if failed != nil {
-		return failed
-	}
-	if ending.blocked && !s.said {
-		return s.call.blocked(string(e.StopReason), "")
-	}
+func (s *stream) stop(out *ktmsv1.GenerateTextChunk, e *types.MessageStopEvent) {
 	s.finished = true
+	ending, failed := s.call.finish(string(e.StopReason), s.said, len(s.calls) > 0)
+	if failed == nil && ending.blocked && !s.said {
+		failed = s.call.blocked(string(e.StopReason), "")
+	}
+	if failed != nil {
+		s.failed = failed
+		return
+	}
+	// A block that nobody ended is over now.
+	for _, u := range s.calls {
+		if !u.arguments {
+			out.ToolCallChunks = append(out.ToolCallChunks, &ktmsv1.ToolCallChunk{Index: u.index, Arguments: "{}"})
+		}
+	}
 	out.FinishReason, out.RawFinishReason = ending.ours, ending.raw
 	thoughts := make([]thought, 0, len(s.order))
 	for _, t := range s.order {
-		thoughts = append(thoughts, *t)
+		thoughts = append(thoughts, thought{Text: string(t.text), Signature: string(t.signature), Redacted: t.redacted})
 	}
 	out.Opaque = sealReasoning(s.call.target.Model, thoughts)
-	return nil
 }
 
 func (s *stream) metadata(out *ktmsv1.GenerateTextChunk, e *types.ConverseStreamMetadataEvent) {
@@ -262,6 +288,9 @@ func (s *stream) metadata(out *ktmsv1.GenerateTextChunk, e *types.ConverseStream
 	}
 	s.counted = true
 	out.Usage = usage(e.Usage)
+	if s.failed != nil {
+		s.failed.Usage = out.GetUsage()
+	}
 	if e.ServiceTier != nil {
 		out.ServiceTier = string(e.ServiceTier.Type)
 	}
