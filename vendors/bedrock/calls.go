@@ -11,6 +11,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 // toolUse is a call in the history, and its result once it came.
@@ -20,15 +21,28 @@ type toolUse struct {
 	result     []types.ContentBlock
 }
 
+// waiting are the calls of one id that have no result yet, in the last turn that has such calls.
+type waiting struct {
+	turn *turn
+	open []*toolUse
+}
+
 func (e *encoder) call(path string, c *ktmsv1.ToolCall) types.ContentBlock {
 	if !e.Carries(vendors.ToolCalls, true) || c.GetType() == "custom" && !e.Carries(vendors.ToolCallType, true) {
 		return nil
 	}
-	e.extras(path, c.GetExtraJson())
+	if point, _ := e.extras(path, c.GetExtraJson()); point != nil {
+		e.Drop(cacheControl)
+	}
 	use := &toolUse{id: c.GetId(), wireID: e.wireID(c.GetId()), name: e.wireName(c.GetName())}
 	turn := e.assistant()
 	turn.calls = append(turn.calls, use)
-	e.calls[use.id] = append(e.calls[use.id], use)
+	w := e.calls[use.id]
+	if w == nil || w.turn != turn {
+		w = &waiting{turn: turn}
+		e.calls[use.id] = w
+	}
+	w.open = append(w.open, use)
 	return &types.ContentBlockMemberToolUse{Value: types.ToolUseBlock{
 		ToolUseId: &use.wireID, Name: &use.name, Input: newDocument(e.arguments(path, c.GetArguments())),
 	}}
@@ -38,25 +52,32 @@ func (e *encoder) arguments(path, text string) json.RawMessage {
 	if blank(text) {
 		return json.RawMessage("{}") // a function without parameters
 	}
-	e.members(path+".arguments", text)
+	if _, err := openaiapi.ParseMembers([]byte(text)); err != nil {
+		// Arguments that were cut are text to other vendors.
+		e.Refuse(path+".arguments", "it is not a JSON object")
+	}
 	return json.RawMessage(text)
 }
 
-// result keeps a result for the turn after its call. Where an id comes twice in a conversation, a result belongs to the
-// last call before it that has none.
-func (e *encoder) result(path string, m *ktmsv1.Message, point *types.CachePointBlock) {
+// result keeps a result for the turn after its call. Some vendors count their calls anew in each answer, so that an id may
+// come again: a result belongs to the first call of the last turn that has none.
+func (e *encoder) result(path string, m *ktmsv1.Message, point *types.CachePointBlock, failed bool) {
 	id := m.GetToolCallId()
 	known := e.calls[id]
-	if len(known) == 0 {
+	switch {
+	case known == nil:
 		e.Wrong("messages.tool_call_id", fmt.Sprintf("%q answers no call before it", id))
 		return
-	}
-	use := known[len(known)-1]
-	if use.result != nil {
+	case len(known.open) == 0:
 		e.Wrong("messages.tool_call_id", fmt.Sprintf("the call %q is answered twice", id))
 		return
 	}
+	use := known.open[0]
+	known.open = known.open[1:]
 	block := types.ToolResultBlock{ToolUseId: &use.wireID}
+	if failed {
+		block.Status = types.ToolResultStatusError
+	}
 	var inner *types.CachePointBlock // within a result there is no place for one
 	for _, b := range e.content(path, m, inResults) {
 		switch b := b.(type) {
@@ -76,7 +97,7 @@ func (e *encoder) result(path string, m *ktmsv1.Message, point *types.CachePoint
 	if point == nil {
 		point = inner
 	}
-	use.result = withPoint([]types.ContentBlock{&types.ContentBlockMemberToolResult{Value: block}}, point)
+	use.result = e.withPoint([]types.ContentBlock{&types.ContentBlockMemberToolResult{Value: block}}, point)
 	e.user() // what comes after a result is another turn than its call's
 }
 
@@ -101,8 +122,10 @@ func digest(text string) string {
 // wireID rewrites an id that the vendor does not take, and one that the conversation has already.
 func (e *encoder) wireID(id string) string {
 	wire := id
-	for n := 0; len(wire) > maxID || !word.MatchString(wire) || e.wireIDs[wire]; n++ {
-		wire = "call_" + digest(fmt.Sprintf("%s#%d", id, n))
+	for len(wire) > maxID || !word.MatchString(wire) || e.wireIDs[wire] {
+		// The numbers before were taken, however often the id comes.
+		wire = "call_" + digest(fmt.Sprintf("%s#%d", id, e.repeats[id]))
+		e.repeats[id]++
 	}
 	e.wireIDs[wire] = true
 	return wire

@@ -32,7 +32,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%v %v", got, failed)
 		}
 	}
-	for _, key := range []string{"", "AKIA1", "AKIA1:", ":secret", "AK IA:secret", "AKIA1:sec ret", "AKIA1:secret:evil.example/", "AKIA1:secret:us-east-1:to\nken"} {
+	for _, key := range []string{"", "AKIA1", "AKIA1:", ":secret", "AK IA:secret", "AKIA1:sec ret", "AKIA1:secret:evil.example/", "AKIA1:secret:-", "AKIA1:secret:us-east-1-", "AKIA1:secret:" + strings.Repeat("a", 64), "AKIA1:secret:us-east-1:to\nken"} {
 		to := target(testClaude)
 		to.Key = vendors.NewSecret(key)
 		_, err := New(Options{Transport: &carrier{}}).Generate(t.Context(), to, requested(t, hello))

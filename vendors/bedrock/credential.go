@@ -11,7 +11,9 @@ import (
 
 const (
 	defaultRegion = "us-east-1"
-	keyFormat     = "the vendor key must have the form access_key_id:secret_access_key[:region[:session_token]]"
+	// maxRegion is what a part of a host name may have.
+	maxRegion = 63
+	keyFormat = "the vendor key must have the form access_key_id:secret_access_key[:region[:session_token]]"
 )
 
 // credential is a vendor key in its parts. Only newSDK reads the secret ones.
@@ -20,7 +22,7 @@ type credential struct{ id, secret, region, token string }
 var (
 	keyID = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	// regionName also keeps a region from becoming another host: it is a part of the vendor's host name.
-	regionName = regexp.MustCompile(`^[a-z0-9-]+$`)
+	regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	// secretText is what can stand in a key: no spaces and nothing that a header cannot carry.
 	secretText = regexp.MustCompile(`^[!-~]+$`)
 )
@@ -32,7 +34,7 @@ func parseKey(t vendors.Target) (credential, *vendors.Error) {
 	if c.region == "" {
 		c.region = defaultRegion
 	}
-	if !keyID.MatchString(c.id) || !secretText.MatchString(c.secret) || !regionName.MatchString(c.region) ||
+	if !keyID.MatchString(c.id) || !secretText.MatchString(c.secret) || !regionName.MatchString(c.region) || len(c.region) > maxRegion ||
 		c.token != "" && !secretText.MatchString(c.token) {
 		return credential{}, &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: keyFormat}
 	}

@@ -46,12 +46,16 @@ type encoder struct {
 	req    *ktmsv1.GenerateTextRequest
 	out    bedrockruntime.ConverseInput
 	done   encoded
-	// turns are the conversation so far, calls those of its calls by the caller's id, the last one last.
+	// turns are the conversation so far, calls those of its calls that wait for a result, by the caller's id.
 	turns []*turn
-	calls map[string][]*toolUse
-	// wireIDs and documents are the ids and names that are taken.
+	calls map[string]*waiting
+	// wireIDs and documents are the ids and names that are taken. repeats counts the rewritten ids of each of the
+	// caller's, copies the documents of each name, so that what comes thousands of times is not counted from the start.
 	wireIDs   map[string]bool
+	repeats   map[string]int
 	documents map[string]bool
+	copies    map[string]int
+	declared  map[string]bool // tools, by their names on the wire
 	// further are model parameters that Converse has no field for.
 	further openaiapi.Members
 	// rules are instructions of ours, at the end of the system prompt.
@@ -61,7 +65,8 @@ type encoder struct {
 func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest) (*encoded, *vendors.Error) {
 	e := &encoder{
 		Ledger: vendors.NewLedger(t.Vendor, fieldsOf(t.Model)), target: t, model: modelOf(t.Model), req: req,
-		calls: map[string][]*toolUse{}, wireIDs: map[string]bool{}, documents: map[string]bool{},
+		calls: map[string]*waiting{}, wireIDs: map[string]bool{}, repeats: map[string]int{}, documents: map[string]bool{},
+		copies: map[string]int{}, declared: map[string]bool{},
 	}
 	e.out.ModelId = &t.Model
 	e.instructions()
@@ -118,6 +123,9 @@ func (e *encoder) inference() *types.InferenceConfiguration {
 func (e *encoder) sampling() {
 	r, fixed := e.req, e.model.fixedSampling()
 	if n := r.GetMaxOutputTokens(); e.Carries(vendors.MaxOutputTokens, n > 0) {
+		if most := e.target.MaxOutputTokens; most > 0 { // more would be refused, and cannot come
+			n = int32(min(int64(n), most))
+		}
 		e.inference().MaxTokens = &n
 	}
 	// Where the model has a fixed value, asking for it asks for what happens anyway.
@@ -223,6 +231,7 @@ func (e *encoder) output() *types.OutputConfig {
 func (e *encoder) extra() {
 	for _, m := range e.members("extra_json", e.req.GetExtraJson()) {
 		switch {
+		case string(m.Value) == "null": // says nothing
 		case m.Name == "thinking" && e.model.claude:
 			e.further.Add(m.Name, m.Value)
 		case m.Name == "guardrailConfig":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,9 @@ func (c *call) failure(ctx context.Context, err error) *vendors.Error {
 		return transport.Failure(ctx, c.target.Vendor, x.err)
 	case ctx.Err() != nil:
 		return transport.Failure(ctx, c.target.Vendor, ctx.Err())
+	case x.res == nil && !unwritten(err):
+		// No address follows from the key's region and the target's endpoint.
+		return &vendors.Error{Kind: vendors.Denied, Vendor: c.target.Vendor, Message: "the vendor cannot be called with this key: " + keyFormat, Err: err}
 	case x.res == nil:
 		// The SDK found something missing that the encoder should have seen to.
 		return &vendors.Error{Kind: vendors.Invalid, Vendor: c.target.Vendor, Message: "the request cannot be written for this vendor", Err: err}
@@ -72,6 +76,9 @@ func (c *call) failure(ctx context.Context, err error) *vendors.Error {
 		message = string(x.body)
 	}
 	e := c.apiError(x.status(), code, message)
+	if broken, ok := errors.AsType[*types.ModelErrorException](err); ok {
+		e.Kind = originalKind(e.Kind, broken.OriginalStatusCode, message)
+	}
 	if x.status() < 400 {
 		e.Message = "answered with a redirect, which is not followed"
 	}
@@ -82,10 +89,35 @@ func (c *call) failure(ctx context.Context, err error) *vendors.Error {
 // streamError is an error that came as an event.
 func (c *call) streamError(said smithy.APIError) *vendors.Error {
 	message := said.ErrorMessage()
-	if broken, ok := said.(*types.ModelStreamErrorException); ok && message == "" {
+	broken, ok := said.(*types.ModelStreamErrorException)
+	if ok && message == "" {
 		message = text(broken.OriginalMessage)
 	}
-	return c.apiError(0, said.ErrorCode(), message)
+	e := c.apiError(0, said.ErrorCode(), message)
+	if ok {
+		e.Kind = originalKind(e.Kind, broken.OriginalStatusCode, message+"\n"+text(broken.OriginalMessage))
+	}
+	return e
+}
+
+// unwritten reports whether the SDK could not write a request.
+func unwritten(err error) bool {
+	_, serializing := errors.AsType[*smithy.SerializationError](err)
+	_, missing := errors.AsType[smithy.InvalidParamsError](err)
+	_, missingToo := errors.AsType[*smithy.InvalidParamsError](err)
+	return serializing || missing || missingToo
+}
+
+// originalKind is the kind of an error that the service passes on from the model's own server. One that is the request's
+// fault says nothing against the model.
+func originalKind(kind vendors.Kind, status *int32, message string) vendors.Kind {
+	switch status := int(value(status)); {
+	case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
+		return validationKind(message)
+	case status > http.StatusBadRequest && status < 600:
+		return transport.KindOf(status)
+	}
+	return kind
 }
 
 func (c *call) apiError(status int, code, message string) *vendors.Error {
@@ -121,26 +153,45 @@ var codes = map[string]vendors.Kind{
 var (
 	overflowPhrases = []string{
 		"input is too long", "prompt is too long", "too many tokens", "too many input tokens", "input length exceeds",
-		"maximum context length", "exceeds the context", "exceed context limit", "exceeds the maximum number of tokens",
-		"context window",
+		"maximum context length", "exceeds the context", "exceed the context", "exceed context limit", "exceeds the model's context window",
+		"exceeds the maximum number of tokens", "number of input tokens exceeds",
 	}
-	modelPhrases = []string{"model identifier is invalid", "on-demand throughput", "model id is invalid", "is not authorized", "end of its life"}
+	modelPhrases = []string{
+		"model identifier is invalid", "on-demand throughput", "model id is invalid", "is not authorized", "not authorized to",
+		"end of its life", "operation not allowed",
+	}
+	// lackPhrases tell what another model may have.
+	lackPhrases = []string{
+		"model doesn't support", "model does not support", "model that you provided doesn't support", "not supported by this model",
+		"not supported for this model",
+	}
+	// quotes are what a text quotes. An apostrophe within a word is none.
+	quotes = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|“[^”]*”|(?:^|[\\s(\\[:=,])'[^']*'")
 )
+
+func validationKind(message string) vendors.Kind {
+	message = strings.ToLower(strings.ReplaceAll(quotes.ReplaceAllString(message, " … "), "’", "'"))
+	switch {
+	case hasAny(message, overflowPhrases):
+		return vendors.Overflow
+	case hasAny(message, modelPhrases):
+		return vendors.Denied
+	case hasAny(message, lackPhrases):
+		return vendors.Unsupported
+	}
+	return vendors.Invalid
+}
 
 func kindOf(status int, code, message string) vendors.Kind {
 	code = strings.ToLower(code)
 	if kind, known := codes[code]; known {
 		return kind
 	}
-	refused := code == "validationexception" || status >= 400 && status < 500 && status != http.StatusTooManyRequests
-	message = strings.ToLower(message)
 	switch {
-	case refused && hasAny(message, overflowPhrases):
-		return vendors.Overflow
-	case code == "validationexception" && hasAny(message, modelPhrases):
-		return vendors.Denied
 	case code == "validationexception":
-		return vendors.Invalid
+		return validationKind(message)
+	case status >= 400 && status < 500 && status != http.StatusTooManyRequests && validationKind(message) == vendors.Overflow:
+		return vendors.Overflow
 	case status == http.StatusFailedDependency: // ModelErrorException without its name
 		return vendors.Unavailable
 	case status != 0:

@@ -2,7 +2,6 @@ package bedrock
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
@@ -39,33 +38,6 @@ var rules = schema.Rules{
 	Close:   true,
 }
 
-// narrowed reports whether an adapted schema allows less than it did: with every object closed, one that may have
-// members of any name could only be empty.
-func narrowed(adapted json.RawMessage, moved []string) bool {
-	var tree any
-	return slices.Contains(moved, "additionalProperties") || json.Unmarshal(adapted, &tree) != nil || hasOpenObject(tree)
-}
-
-// hasOpenObject looks for objects without properties. What stands in an enum may look like one; taking it for one costs
-// only the vendor's guarantee.
-func hasOpenObject(tree any) bool {
-	switch node := tree.(type) {
-	case []any:
-		return slices.ContainsFunc(node, hasOpenObject)
-	case map[string]any:
-		types, _ := node["type"].([]any)
-		if node["properties"] == nil && (node["type"] == "object" || slices.Contains(types, any("object"))) {
-			return true
-		}
-		for _, inner := range node {
-			if hasOpenObject(inner) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // format asks for an answer that follows a schema, or for any object.
 func (e *encoder) format() {
 	r := e.req
@@ -98,7 +70,7 @@ func (e *encoder) format() {
 	for _, keyword := range moved {
 		e.Drop("response_format." + keyword)
 	}
-	if narrowed(s.JSON(), moved) {
+	if s.Narrowed() {
 		e.rules = append(e.rules, followSchema+whole)
 		return
 	}

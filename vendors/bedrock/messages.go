@@ -2,11 +2,13 @@ package bedrock
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 const (
@@ -48,7 +50,11 @@ func (e *encoder) conversation() {
 		instruction := role == ktmsv1.MessageRole_MESSAGE_ROLE_SYSTEM || role == ktmsv1.MessageRole_MESSAGE_ROLE_DEVELOPER
 		leading = leading && instruction
 		e.Carries(vendors.MessageName, m.GetName() != "" && role != ktmsv1.MessageRole_MESSAGE_ROLE_TOOL)
-		point := e.extras(path, m.GetExtraJson())
+		var known []string
+		if role == ktmsv1.MessageRole_MESSAGE_ROLE_TOOL && (e.model.claude || e.model.nova) {
+			known = []string{isError}
+		}
+		point, kept := e.extras(path, m.GetExtraJson(), known...)
 		switch role {
 		case ktmsv1.MessageRole_MESSAGE_ROLE_SYSTEM, ktmsv1.MessageRole_MESSAGE_ROLE_DEVELOPER:
 			if e.Carries(vendors.SystemTurns, true) {
@@ -56,14 +62,14 @@ func (e *encoder) conversation() {
 			}
 		case ktmsv1.MessageRole_MESSAGE_ROLE_USER:
 			blocks := e.content(path, m, everywhere)
-			e.user().add(withPoint(blocks, point)...)
+			e.user().add(e.withPoint(blocks, point)...)
 		case ktmsv1.MessageRole_MESSAGE_ROLE_ASSISTANT:
-			if blocks := e.answer(path, m); blocks != nil { // one that says nothing is none
-				e.assistant().add(withPoint(blocks, point)...)
+			if blocks := e.withPoint(e.answer(path, m), point); blocks != nil { // one that says nothing is none
+				e.assistant().add(blocks...)
 			}
 		case ktmsv1.MessageRole_MESSAGE_ROLE_TOOL:
 			if e.Carries(vendors.ToolResults, true) {
-				e.result(path, m, point)
+				e.result(path, m, point, e.failed(kept))
 			}
 		default:
 			e.Wrong(path+".role", "is missing")
@@ -75,7 +81,7 @@ func (e *encoder) conversation() {
 // instruction writes a system turn. A later one stays in its place, marked, since not every model takes the role there.
 func (e *encoder) instruction(path string, m *ktmsv1.Message, leading bool, point *types.CachePointBlock) {
 	blocks := e.content(path, m, onlyText)
-	for _, b := range withPoint(blocks, point) {
+	for _, b := range e.withPoint(blocks, point) {
 		text, isText := b.(*types.ContentBlockMemberText)
 		switch {
 		case isText && leading:
@@ -195,26 +201,50 @@ func onlyPoints(blocks []types.ContentBlock) bool {
 	return true
 }
 
-// extras reports the members beside the known ones of a message, a part, a tool or a call. A breakpoint of the prompt
-// cache is carried to models that have them, and returned.
-func (e *encoder) extras(path, text string) *types.CachePointBlock {
-	var point *types.CachePointBlock
+const (
+	cacheControl = "cache_control"
+	isError      = "is_error"
+)
+
+// extras reports the further members of a message, a part, a tool or a call, but for the known ones, which it returns. A
+// breakpoint of the prompt cache is carried to models that have them, and returned.
+func (e *encoder) extras(path, text string, known ...string) (point *types.CachePointBlock, kept openaiapi.Members) {
 	for _, m := range e.members(path+".extra_json", text) {
-		if m.Name == "cache_control" && e.model.claude {
+		if m.Name == cacheControl && e.model.claude {
 			if point = cachePoint(m.Value); point != nil {
 				continue
 			}
 		}
-		if string(m.Value) != "null" {
+		switch {
+		case string(m.Value) == "null": // says nothing
+		case slices.Contains(known, m.Name):
+			kept.Add(m.Name, m.Value)
+		default:
 			e.Drop(m.Name)
 		}
 	}
-	return point
+	return point, kept
+}
+
+// failed reports whether a result says that its call went wrong.
+func (e *encoder) failed(members openaiapi.Members) bool {
+	switch string(members.Get(isError)) {
+	case "", "false":
+		return false
+	case "true":
+		return true
+	}
+	e.Drop(isError)
+	return false
 }
 
 // withPoint adds a cache point behind what it follows, if there is anything.
-func withPoint(blocks []types.ContentBlock, point *types.CachePointBlock) []types.ContentBlock {
-	if point == nil || len(blocks) == 0 {
+func (e *encoder) withPoint(blocks []types.ContentBlock, point *types.CachePointBlock) []types.ContentBlock {
+	if point == nil {
+		return blocks
+	}
+	if len(blocks) == 0 {
+		e.Drop(cacheControl)
 		return blocks
 	}
 	if _, already := blocks[len(blocks)-1].(*types.ContentBlockMemberCachePoint); already {

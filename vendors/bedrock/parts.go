@@ -46,9 +46,9 @@ func (e *encoder) part(path string, p *ktmsv1.ContentPart, takes place) []types.
 			add(&types.ContentBlockMemberText{Value: part.Refusal}, onlyText)
 		}
 	case *ktmsv1.ContentPart_Image:
-		add(e.image(part.Image), inResults)
+		add(e.image(path, part.Image), inResults)
 	case *ktmsv1.ContentPart_Document:
-		add(e.document(part.Document), inResults)
+		add(e.document(path, part.Document), inResults)
 	case *ktmsv1.ContentPart_Audio:
 		if e.Carries(vendors.PartAudio, true) {
 			add(e.audio(part.Audio), everywhere)
@@ -60,42 +60,49 @@ func (e *encoder) part(path string, p *ktmsv1.ContentPart, takes place) []types.
 	default:
 		e.Wrong(path, "is empty")
 	}
-	if point := e.extras(path, p.GetExtraJson()); point != nil {
-		out = withPoint(out, point)
-	}
-	return out
+	point, _ := e.extras(path, p.GetExtraJson())
+	return e.withPoint(out, point)
 }
 
-// source is what a part points at: bytes with their media type, or an object in S3.
+// source is what a part holds: bytes with their media type.
 type source struct {
 	data      []byte
 	mediaType string
-	s3        string
 }
 
-// fetchable reads a URL that holds the data itself or that the vendor follows, and reports whether it is one.
-func fetchable(address string) (source, bool) {
-	if strings.HasPrefix(address, "s3://") {
-		return source{s3: address}, true
-	}
+// linked reads the data of a URL that holds it itself. The vendor follows no other but s3: ones, and reads those with the
+// operator's credential: a caller who may name them may read the operator's objects.
+func (e *encoder) linked(f vendors.Field, path, address string) (source, bool) {
 	rest, isData := strings.CutPrefix(address, "data:")
+	if !isData {
+		e.Refuse(f.Param(), "this vendor fetches nothing for a caller; send the bytes or a data: URL")
+		return source{}, false
+	}
 	head, body, complete := strings.Cut(rest, ",")
-	if !isData || !complete {
+	if !complete {
+		e.Wrong(path, "is not a data: URL")
+		return source{}, false
+	}
+	plain, err := url.PathUnescape(body)
+	if err != nil {
+		e.Wrong(path, "is not a data: URL: its percent-encoding is wrong")
 		return source{}, false
 	}
 	head, encoded := strings.CutSuffix(head, ";base64")
-	out := source{mediaType: head}
 	if !encoded {
-		text, err := url.PathUnescape(body)
-		out.data = []byte(text)
-		return out, err == nil
+		return source{data: []byte(plain), mediaType: head}, true
 	}
-	data, err := base64.StdEncoding.DecodeString(body)
+	// Both alphabets are in use, with and without padding.
+	plain = strings.TrimRight(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(plain), "=")
+	data, err := base64.RawStdEncoding.DecodeString(plain)
 	if err != nil {
-		data, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(body, "="))
+		data, err = base64.RawURLEncoding.DecodeString(plain)
 	}
-	out.data = data
-	return out, err == nil
+	if err != nil {
+		e.Wrong(path, "is not a data: URL: its base64 is wrong")
+		return source{}, false
+	}
+	return source{data: data, mediaType: head}, true
 }
 
 // plainType is the media type of a source, told from its bytes where nobody said it.
@@ -111,19 +118,16 @@ func (s source) plainType() string {
 	return strings.ToLower(strings.TrimSpace(plain))
 }
 
-func (s source) location() types.S3Location { return types.S3Location{Uri: &s.s3} }
-
 var imageFormats = map[string]types.ImageFormat{
 	"image/png": types.ImageFormatPng, "image/jpeg": types.ImageFormatJpeg, "image/jpg": types.ImageFormatJpeg,
 	"image/gif": types.ImageFormatGif, "image/webp": types.ImageFormatWebp,
 }
 
-func (e *encoder) image(i *ktmsv1.ImagePart) types.ContentBlock {
+func (e *encoder) image(path string, i *ktmsv1.ImagePart) types.ContentBlock {
 	from := source{data: i.GetData(), mediaType: i.GetMimeType()}
 	if address := i.GetUrl(); address != "" {
 		var ok bool
-		if from, ok = fetchable(address); !ok {
-			e.Refuse(vendors.PartImageURL.Param(), "this vendor fetches nothing; send the bytes or a data: URL")
+		if from, ok = e.linked(vendors.PartImageURL, path+".image.url", address); !ok {
 			return nil
 		}
 	}
@@ -131,19 +135,10 @@ func (e *encoder) image(i *ktmsv1.ImagePart) types.ContentBlock {
 		return nil
 	}
 	e.Carries(vendors.PartImageDetail, i.GetDetail() != "" && i.GetDetail() != "auto")
-	kind := from.plainType()
-	if from.s3 != "" {
-		kind = mime.TypeByExtension(path.Ext(from.s3))
-	}
-	block := types.ImageBlock{Format: imageFormats[kind]}
+	block := types.ImageBlock{Format: imageFormats[from.plainType()], Source: &types.ImageSourceMemberBytes{Value: from.data}}
 	if block.Format == "" {
 		e.Refuse(vendors.PartImageData.Param(), "this vendor takes png, jpeg, gif and webp")
 		return nil
-	}
-	if from.s3 != "" {
-		block.Source = &types.ImageSourceMemberS3Location{Value: from.location()}
-	} else {
-		block.Source = &types.ImageSourceMemberBytes{Value: from.data}
 	}
 	return &types.ContentBlockMemberImage{Value: block}
 }
@@ -201,7 +196,7 @@ func documentFormat(from source, name string) types.DocumentFormat {
 	return format
 }
 
-func (e *encoder) document(d *ktmsv1.DocumentPart) types.ContentBlock {
+func (e *encoder) document(path string, d *ktmsv1.DocumentPart) types.ContentBlock {
 	if d.GetFileId() != "" {
 		e.Carries(vendors.PartDocumentFile, true)
 		return nil
@@ -210,15 +205,11 @@ func (e *encoder) document(d *ktmsv1.DocumentPart) types.ContentBlock {
 	name := d.GetFilename()
 	if address := d.GetUrl(); address != "" {
 		var ok bool
-		if from, ok = fetchable(address); !ok {
-			e.Refuse(vendors.PartDocumentURL.Param(), "this vendor fetches nothing; send the bytes or a data: URL")
+		if from, ok = e.linked(vendors.PartDocumentURL, path+".document.url", address); !ok {
 			return nil
 		}
 		if from.mediaType == "" {
 			from.mediaType = d.GetMimeType()
-		}
-		if name == "" && from.s3 != "" {
-			name = path.Base(from.s3)
 		}
 	}
 	if !e.Carries(vendors.PartDocumentData, true) {
@@ -231,9 +222,6 @@ func (e *encoder) document(d *ktmsv1.DocumentPart) types.ContentBlock {
 	}
 	e.Carries(vendors.PartDocumentName, d.GetFilename() != "")
 	block := types.DocumentBlock{Format: format, Name: new(e.documentName(name)), Source: &types.DocumentSourceMemberBytes{Value: from.data}}
-	if from.s3 != "" {
-		block.Source = &types.DocumentSourceMemberS3Location{Value: from.location()}
-	}
 	return &types.ContentBlockMemberDocument{Value: block}
 }
 
@@ -256,8 +244,9 @@ func (e *encoder) documentName(name string) string {
 		name = "document"
 	}
 	unique := name
-	for n := 2; e.documents[unique]; n++ {
-		unique = name + " " + strconv.Itoa(n)
+	for e.documents[unique] {
+		e.copies[name]++
+		unique = name + " " + strconv.Itoa(e.copies[name]+1)
 	}
 	e.documents[unique] = true
 	return unique

@@ -3,7 +3,6 @@ package bedrock
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
@@ -23,7 +22,8 @@ const (
 	closedSchema = `{"type":"object","properties":{},"additionalProperties":false}`
 )
 
-// tools declares the tools and the choice among them.
+// tools declares the tools and the choice among them. Where the request has none, those of the history are declared,
+// since the vendor demands it, and not to be called.
 func (e *encoder) tools() {
 	choice := e.req.GetToolChoice()
 	mode := choice.GetMode()
@@ -40,18 +40,20 @@ func (e *encoder) tools() {
 	if none && used == nil {
 		return // without tools there are no calls
 	}
+	forced := mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED || mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION
 	if config.Tools == nil {
+		if forced {
+			e.Wrong(vendors.ToolChoiceRequired.Param(), "needs tools to choose from")
+		}
+		if used == nil {
+			return
+		}
+		none = true
 		for _, name := range used {
 			config.Tools = append(config.Tools, &types.ToolMemberToolSpec{Value: types.ToolSpecification{
 				Name: &name, InputSchema: &types.ToolInputSchemaMemberJson{Value: newDocument(json.RawMessage(openSchema))},
 			}})
 		}
-	}
-	if config.Tools == nil {
-		if mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED || mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION {
-			e.Wrong(vendors.ToolChoiceRequired.Param(), "needs tools to choose from")
-		}
-		return
 	}
 	if none {
 		e.rules = append(e.rules, noCalls)
@@ -64,9 +66,11 @@ func (e *encoder) tools() {
 // used are the names of the tools that the history calls, on the wire.
 func (e *encoder) used() []string {
 	var names []string
+	known := map[string]bool{}
 	for _, t := range e.turns {
 		for _, c := range t.calls {
-			if !slices.Contains(names, c.name) {
+			if !known[c.name] {
+				known[c.name] = true
 				names = append(names, c.name)
 			}
 		}
@@ -94,6 +98,9 @@ func (e *encoder) choose(config *types.ToolConfiguration, choice *ktmsv1.ToolCho
 			return
 		}
 		name := e.wireName(choice.GetFunctionName())
+		if !e.declared[name] {
+			e.Wrong(vendors.ToolChoiceFunction.Param(), fmt.Sprintf("names %q, which is none of the tools", choice.GetFunctionName()))
+		}
 		if e.model.unforced() {
 			e.rules = append(e.rules, "Call the tool "+name+" now.")
 			return
@@ -108,6 +115,10 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {
 		return nil
 	}
 	name := e.wireName(t.GetName())
+	if e.declared[name] {
+		e.Wrong(path+".name", "is declared twice")
+	}
+	e.declared[name] = true
 	spec := types.ToolSpecification{Name: &name}
 	if e.Carries(vendors.ToolDescription, !blank(t.GetDescription())) {
 		spec.Description = new(t.GetDescription())
@@ -118,7 +129,7 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {
 	}
 	spec.InputSchema = &types.ToolInputSchemaMemberJson{Value: newDocument(text)}
 	out := []types.Tool{&types.ToolMemberToolSpec{Value: spec}}
-	if point := e.extras(path, t.GetExtraJson()); point != nil {
+	if point, _ := e.extras(path, t.GetExtraJson()); point != nil {
 		out = append(out, &types.ToolMemberCachePoint{Value: *point})
 	}
 	return out
@@ -145,22 +156,26 @@ func (e *encoder) parameters(path string, t *ktmsv1.Tool) (text json.RawMessage,
 	text = s.JSON()
 	if strict {
 		moved, err := s.Adapt(rules)
-		if err != nil || narrowed(s.JSON(), moved) {
+		if err != nil || s.Narrowed() {
 			e.Drop(vendors.ToolStrict.Param())
-			return ofObjects(text), false
+			return e.ofObjects(path, text), false
 		}
 		for _, keyword := range moved {
 			e.Drop("tools.parameters." + keyword)
 		}
 		text = s.JSON()
 	}
-	return ofObjects(text), strict
+	return e.ofObjects(path, text), strict
 }
 
 // ofObjects says at the top of a schema that it is one of objects: the vendor takes no others, and wants to read it.
-func ofObjects(text json.RawMessage) json.RawMessage {
+func (e *encoder) ofObjects(path string, text json.RawMessage) json.RawMessage {
 	members, err := openaiapi.ParseMembers(text)
-	if err != nil || members.Get("type") != nil {
+	switch kind := string(members.Get("type")); {
+	case err != nil || kind == `"object"`:
+		return text
+	case kind != "": // other vendors may take it
+		e.Refuse(path+".parameters", `it has to be a schema of type "object"`)
 		return text
 	}
 	return append(openaiapi.Members{{Name: "type", Value: json.RawMessage(`"object"`)}}, members...).AppendJSON(nil)
