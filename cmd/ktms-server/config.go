@@ -123,6 +123,7 @@ func readConfig(dev bool) (config, error) {
 		{"DB_MAX_CONNS", int64(cfg.MaxConns)}, {"DB_TIMEOUT", int64(cfg.DBTimeout)},
 		{"ROUTING_RELOAD_SECONDS", int64(cfg.ReloadSeconds)}, {"MIGRATE_TIMEOUT", int64(cfg.MigrateTimeout)},
 		{"CIRCUIT_BREAKER_FAIL_THRESHOLD", int64(cfg.BreakerThreshold)}, {"CIRCUIT_BREAKER_COOLDOWN", int64(cfg.BreakerCooldown)},
+		{"UPSTREAM_CONNECT_TIMEOUT", int64(cfg.ConnectTimeout)},
 	} {
 		if positive.value <= 0 && !unread[positive.name] {
 			wrong("%s must be greater than 0", positive.name)
@@ -133,7 +134,8 @@ func readConfig(dev bool) (config, error) {
 		value int64
 	}{
 		{"DB_MIN_CONNS", int64(cfg.MinConns)}, {"AUTH_STALE_IF_ERROR", int64(cfg.StaleIfError)},
-		{"UPSTREAM_REQUEST_TIMEOUT", int64(cfg.UpstreamTimeout)}, {"VENDOR_COOLDOWN_MAX", int64(cfg.MaxPause)},
+		{"UPSTREAM_REQUEST_TIMEOUT", int64(cfg.UpstreamTimeout)}, {"UPSTREAM_FIRST_BYTE_TIMEOUT", int64(cfg.FirstByteTimeout)},
+		{"UPSTREAM_SILENCE_TIMEOUT", int64(cfg.SilenceTimeout)}, {"VENDOR_COOLDOWN_MAX", int64(cfg.MaxPause)},
 	} {
 		if atLeastZero.value < 0 {
 			wrong("%s must not be negative", atLeastZero.name)
@@ -145,8 +147,8 @@ func readConfig(dev bool) (config, error) {
 	for _, base := range []struct{ name, value string }{
 		{"OPENAI_BASE_URL", cfg.OpenAIURL}, {"GEMINI_BASE_URL", cfg.GeminiURL}, {"ANTHROPIC_BASE_URL", cfg.AnthropicURL},
 	} {
-		if u, err := url.Parse(base.value); base.value != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-			wrong("%s must be an http:// or https:// URL", base.name)
+		if u, err := url.Parse(base.value); base.value != "" && (err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https")) {
+			wrong("%s must be an http:// or https:// URL without a user or password in it", base.name)
 		}
 	}
 	for _, u := range unbuilt {

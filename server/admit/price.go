@@ -23,7 +23,7 @@ const (
 type rates struct{ in, out, read, write, write1h rate }
 
 // cacheDefaults are the cache prices of a vendor as multiples of its input price, for models whose own are not known.
-// They never undercharge: where the vendor's discount is unknown there is none.
+// Where a vendor's discount is not known there is none; the catalogue knows better where it has prices.
 type cacheDefaults struct{ read, write, write1h float64 }
 
 var (
@@ -116,6 +116,12 @@ func ratesOf(m *ktmsv1.ModelSpec, prompt int64, at time.Time, mode Mode) rates {
 		}
 	case Peak(m.GetVendor(), at):
 		scaleIn, scaleOut = ratio(m.GetPriceInPeakPerMtok(), m.GetPriceInPerMtok(), 1), ratio(m.GetPriceOutPeakPerMtok(), m.GetPriceOutPerMtok(), 1)
+		if in == 0 {
+			in = m.GetPriceInPeakPerMtok() // free but at peak
+		}
+		if out == 0 {
+			out = m.GetPriceOutPeakPerMtok()
+		}
 	}
 	return rates{in: pico(in * scaleIn), out: pico(out * scaleOut), read: pico(read * scaleIn), write: pico(write * scaleIn), write1h: pico(write1h * scaleIn)}
 }

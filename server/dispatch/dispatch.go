@@ -33,7 +33,8 @@ type Options struct {
 	Health  *Health
 	Metrics *Metrics
 	Log     *slog.Logger
-	// Timeout ends an attempt from which nothing was heard for so long; 0 waits for ever.
+	// Timeout bounds an attempt that answers in one piece, and the silence between the chunks of a stream; 0 waits for
+	// ever.
 	Timeout time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -105,7 +106,7 @@ type Outcome struct {
 	Attempts int
 	// Model and Vendor are those of the last attempt.
 	Model, Vendor string
-	// Usage is what the last attempt consumed, nil if it is not known.
+	// Usage is what all attempts consumed together, nil if it is not known.
 	Usage *ktmsv1.TokensUsage
 	// FirstContent is the time from the start of the last attempt to its first content; 0 without one.
 	FirstContent time.Duration
@@ -198,12 +199,15 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			return true, nil
 		}
 		verdict := status.Judge(failed.Kind)
-		if verdict.Breaks {
+		switch {
+		case verdict.Breaks:
 			o.Health.Failed(vendor, model, turn)
-		} else {
+		case failed.Kind == vendors.Unfit: // the vendor is well, the model was not
+			o.Health.Succeeded(vendor, model, turn)
+		default:
 			o.Health.Unjudged(vendor, model, turn)
 		}
-		o.Log.LogAttrs(ctx, levelOf(failed.Kind), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
+		o.Log.LogAttrs(ctx, levelOf(failed), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
 			slog.String("vendor", vendor), slog.String("model", model), slog.Int("attempt", attempt.Number),
 			slog.Bool("committed", attempt.committed), slog.String("kind", failed.Kind.String()),
 			// Not what the vendor said: vendors quote the prompt.
@@ -267,7 +271,7 @@ func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, try
 	}()
 	err := try(callCtx, a)
 
-	w.outcome.Usage = a.usage
+	w.outcome.Usage = sum(w.outcome.Usage, a.usage)
 	w.outcome.FirstContent = 0
 	if a.committed {
 		w.outcome.FirstContent = a.firstAt.Sub(a.started)
@@ -275,6 +279,22 @@ func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, try
 	failed := w.classify(ctx, callCtx, c, err)
 	w.measure(a, failed)
 	return a, failed
+}
+
+// sum adds what an attempt used to what those before it did: vendors bill each.
+func sum(before, more *ktmsv1.TokensUsage) *ktmsv1.TokensUsage {
+	if before == nil || more == nil {
+		if before == nil {
+			return more
+		}
+		return before
+	}
+	return &ktmsv1.TokensUsage{
+		Input: before.GetInput() + more.GetInput(), Output: before.GetOutput() + more.GetOutput(),
+		CacheRead: before.GetCacheRead() + more.GetCacheRead(), CacheWrite: before.GetCacheWrite() + more.GetCacheWrite(),
+		CacheWrite_1H: before.GetCacheWrite_1H() + more.GetCacheWrite_1H(), Reasoning: before.GetReasoning() + more.GetReasoning(),
+		CostNanousd: before.GetCostNanousd() + more.GetCostNanousd(), Estimated: before.GetEstimated() || more.GetEstimated(),
+	}
 }
 
 // classify turns whatever an attempt ended in into a vendor error, with the caller's departure and the watchdog told
@@ -289,7 +309,7 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 	}
 	if errors.Is(context.Cause(callCtx), errStalled) {
 		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Err: err,
-			Message: fmt.Sprintf("nothing was heard for %v", w.d.options.Timeout)}
+			Message: fmt.Sprintf("nothing that is of use came within %v", w.d.options.Timeout)}
 	}
 	if known, ok := errors.AsType[*vendors.Error](err); ok {
 		return known
@@ -299,6 +319,9 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 }
 
 func (w *walk) measure(a *Attempt, failed *vendors.Error) {
+	if neverLeft(failed) {
+		return
+	}
 	m := w.d.options.Metrics
 	vendor, model := a.Candidate.Spec.GetVendor(), a.Candidate.Spec.GetId()
 	outcome := outcomeSuccess
@@ -321,8 +344,13 @@ func (w *walk) measure(a *Attempt, failed *vendors.Error) {
 	}
 }
 
-func levelOf(kind vendors.Kind) slog.Level {
-	if kind == vendors.Canceled {
+// neverLeft reports whether a request was not sent at all: the dialect cannot carry it.
+func neverLeft(failed *vendors.Error) bool {
+	return failed != nil && failed.Kind == vendors.Unsupported && failed.Status == 0
+}
+
+func levelOf(failed *vendors.Error) slog.Level {
+	if failed.Kind == vendors.Canceled || neverLeft(failed) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn

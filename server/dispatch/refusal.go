@@ -35,6 +35,7 @@ func gone(ctx context.Context) *status.Error {
 // retryable; a wait is promised only when every candidate is merely paused.
 func (w *walk) exhausted() *status.Error {
 	reason := status.VendorError
+	callers := len(w.failures) > 0 // all failures are the request's
 	var wait time.Duration
 	allPaused := true
 	texts := make([]string, 0, len(w.failures))
@@ -47,12 +48,16 @@ func (w *walk) exhausted() *status.Error {
 		case reason != status.VendorsUnavailable:
 			reason = status.VendorError
 		}
+		callers = callers && f.reason != status.VendorError && f.reason != status.VendorsUnavailable
 		if f.wait <= 0 {
 			allPaused = false
 		} else if wait == 0 || f.wait < wait {
 			wait = f.wait
 		}
 		texts = append(texts, f.candidate.Spec.GetId()+": "+f.text)
+	}
+	if callers && reason == status.VendorError { // of several kinds: no other model and no other try helps
+		reason = status.BadRequest
 	}
 	e := status.New(reason, "no model of the chain could answer: %s", strings.Join(texts, "; "))
 	if reason == status.BadRequest { // nobody can carry what was asked for

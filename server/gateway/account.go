@@ -19,12 +19,26 @@ func account(a *dispatch.Attempt, u *ktmsv1.TokensUsage) {
 	a.Used(u)
 }
 
-// accountAnswer is account for a whole answer. What the vendor did not count is estimated.
+// accountAnswer is account for a whole answer.
 func accountAnswer(a *dispatch.Attempt, req *ktmsv1.GenerateTextRequest, r *ktmsv1.GenerateTextResponse) {
 	if r.Usage == nil {
-		r.Usage = &ktmsv1.TokensUsage{Input: admit.EstimateInput(req), Output: admit.EstimateAnswer(r), Estimated: true}
+		r.Usage = &ktmsv1.TokensUsage{}
 	}
+	complete(r.Usage, req, func() int64 { return admit.EstimateAnswer(r) })
 	account(a, r.Usage)
+}
+
+// complete estimates what a vendor did not count. A zero is no count: a prompt has tokens, and so has an answer that says
+// something.
+func complete(u *ktmsv1.TokensUsage, req *ktmsv1.GenerateTextRequest, said func() int64) {
+	if u.GetInput() == 0 {
+		u.Input, u.Estimated = admit.EstimateInput(req), true
+	}
+	if u.GetOutput() == 0 {
+		if output := said(); output > 0 {
+			u.Output, u.Estimated = output, true
+		}
+	}
 }
 
 // accountFailure is account for a failed attempt: vendors bill refusals that they counted.
@@ -37,10 +51,15 @@ func accountFailure(a *dispatch.Attempt, err error) {
 // regularTiers are the service tiers at regular prices, in the words of all vendors.
 var regularTiers = []string{"", "auto", "default", "standard", "standard_only", "on_demand"}
 
+// priced reports whether the catalogue has prices for a model.
+func priced(m *ktmsv1.ModelSpec) bool {
+	return m.GetPriceInPerMtok() > 0 || m.GetPriceOutPerMtok() > 0 || len(m.GetPriceTiers()) > 0
+}
+
 // unpricedTier leaves out a service tier that has a price of its own, which the catalogue does not know: its cost could
 // not be told. A model without prices may be asked for any.
 func unpricedTier(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextRequest, []string, error) {
-	if slices.Contains(regularTiers, req.GetServiceTier()) || c.Spec.GetPriceInPerMtok() == 0 && c.Spec.GetPriceOutPerMtok() == 0 {
+	if slices.Contains(regularTiers, req.GetServiceTier()) || !priced(c.Spec) {
 		return req, nil, nil
 	}
 	param := vendors.ServiceTier.Param()

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/admit"
@@ -23,6 +26,7 @@ type call struct {
 	stream  bool
 	started time.Time
 	plan    *routing.Plan
+	shapes  *shapes
 	outcome dispatch.Outcome
 }
 
@@ -34,34 +38,38 @@ func (c *call) rule() string {
 }
 
 // Generate answers a text request in one piece.
-func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (response *ktmsv1.GenerateTextResponse, err error) {
+func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextResponse, error) {
 	c := s.begin(ctx, req.GetActionId(), false)
 	c.req = req
-	defer func() { s.record(c, err) }()
+	var response *ktmsv1.GenerateTextResponse
+	err := s.recorded(c, func() (err error) {
+		response, err = s.generate(c)
+		return err
+	})
+	return response, err
+}
+
+func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err error) {
 	if err = s.route(c); err != nil {
 		return nil, err
 	}
-	shapes, err := s.shapesOf(req)
-	if err != nil {
-		return nil, err
-	}
-	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
 		}
-		priced, untaken, err := unpricedTier(a.Candidate, req)
+		req, untaken, err := unpricedTier(a.Candidate, c.req)
 		if err != nil {
 			return err
 		}
-		answer, err := vendor.Generate(ctx, a.Candidate.Target, priced)
+		answer, err := vendor.Generate(ctx, a.Candidate.Target, req)
 		if err != nil {
 			accountFailure(a, err)
 			return err
 		}
 		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
-		accountAnswer(a, req, answer.Response)
-		if err := shapes.check(a.Candidate.Target.Vendor, answer); err != nil {
+		accountAnswer(a, c.req, answer.Response)
+		if err := c.shapes.check(a.Candidate.Target.Vendor, answer); err != nil {
 			return err
 		}
 		response = answer.Response
@@ -71,7 +79,7 @@ func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest)
 	if err != nil {
 		return nil, err
 	}
-	if truncated(req, response) {
+	if truncated(c.req, response) {
 		return nil, status.New(status.OutputTruncated,
 			"the answer hit its token ceiling before it was complete; raise max_output_tokens (max_tokens)")
 	}
@@ -80,24 +88,27 @@ func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest)
 
 // Stream answers a text request as it is written. What the sink received before an error stays valid: the error came
 // after it.
-func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, sink Sink) (err error) {
+func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, sink Sink) error {
 	c := s.begin(ctx, req.GetActionId(), true)
 	c.req = req
-	defer func() { s.record(c, err) }()
+	return s.recorded(c, func() error { return s.stream(c, sink) })
+}
+
+func (s *Service) stream(c *call, sink Sink) (err error) {
 	if err = s.route(c); err != nil {
 		return err
 	}
-	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
 		}
-		priced, untaken, err := unpricedTier(a.Candidate, req)
+		req, untaken, err := unpricedTier(a.Candidate, c.req)
 		if err != nil {
 			return err
 		}
 		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
-		for event, err := range vendor.Stream(ctx, a.Candidate.Target, priced) {
+		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
 			if err != nil {
 				accountFailure(a, err)
 				out.broken(ctx)
@@ -115,6 +126,17 @@ func (s *Service) Stream(ctx context.Context, req *ktmsv1.GenerateTextRequest, s
 	return err
 }
 
+// errPanicked is what the log says of a call that ended in a panic, which the server deals with.
+var errPanicked = errors.New("a panic ended the call")
+
+// recorded runs a call and leaves its one line in the log, whatever it ends in.
+func (s *Service) recorded(c *call, run func() error) error {
+	err := errPanicked
+	defer func() { s.record(c, err) }()
+	err = run()
+	return err
+}
+
 func (s *Service) begin(ctx context.Context, action string, stream bool) *call {
 	return &call{ctx: ctx, id: caller.RequestID(ctx), caller: caller.From(ctx), action: action, stream: stream, started: time.Now()}
 }
@@ -128,7 +150,10 @@ func (s *Service) route(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View)
+	if c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View); err != nil {
+		return err
+	}
+	c.shapes, err = s.shapesOf(c.req)
 	return err
 }
 
@@ -194,12 +219,13 @@ func (o *streamOut) take(event vendors.Event) error {
 		return nil
 	}
 	chunk := event.Chunk
+	o.said.AddChunk(chunk)
 	if u := chunk.GetUsage(); u.GetEstimated() {
 		o.begun, chunk.Usage = u, nil
 	} else if u != nil {
+		complete(u, o.call.req, o.said.Tokens)
 		account(o.attempt, u)
 	}
-	o.said.AddChunk(chunk)
 	if !o.sent {
 		if !vendors.HasContent(chunk) {
 			o.hold(chunk)
@@ -212,14 +238,13 @@ func (o *streamOut) take(event vendors.Event) error {
 	return o.sink.Send(chunk)
 }
 
+// hold merges a preamble into those before it; the last word on each field counts.
 func (o *streamOut) hold(chunk *ktmsv1.GenerateTextChunk) {
 	if o.held == nil {
 		o.held = chunk
 		return
 	}
-	if chunk.GetUsage() != nil {
-		o.held.Usage = chunk.GetUsage()
-	}
+	proto.Merge(o.held, chunk)
 }
 
 // first commits the attempt and puts onto the first chunk how the answer came about.

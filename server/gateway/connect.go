@@ -49,7 +49,7 @@ func (h *Handler) GetEmbeddings(ctx context.Context, req *ktmsv1.GetEmbeddingsRe
 	if err != nil {
 		return nil, status.RPC(err)
 	}
-	setHeaders(ctx, &Head{RequestID: response.GetRequestId(), Model: response.GetResolvedModel(), Vendor: response.GetResolvedVendor()})
+	setHeaders(ctx, EmbeddingsHead(response))
 	return response, nil
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"math"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/admit"
@@ -17,17 +16,26 @@ const capabilityEmbedding = "embedding"
 
 // Embed turns texts into vectors. The model is the one that was named, always: vectors of two models have nothing to
 // do with each other, and an index that holds both is ruined without a sign of it.
-func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (response *ktmsv1.GetEmbeddingsResponse, err error) {
+func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
 	c := s.begin(ctx, req.GetActionId(), false)
-	defer func() { s.record(c, err) }()
-	if err = s.validateEmbed(req); err != nil {
+	var response *ktmsv1.GetEmbeddingsResponse
+	err := s.recorded(c, func() (err error) {
+		response, err = s.embed(c, req)
+		return err
+	})
+	return response, err
+}
+
+func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *ktmsv1.GetEmbeddingsResponse, err error) {
+	placement, err := s.validateEmbed(req)
+	if err != nil {
 		return nil, err
 	}
-	q := routing.Query{Model: req.GetModel(), Attributes: req.GetAttributes(), Needs: []string{capabilityEmbedding}}
+	q := routing.Query{Model: req.GetModel(), Attributes: req.GetAttributes(), Placement: placement, Needs: []string{capabilityEmbedding}}
 	if c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View); err != nil {
 		return nil, err
 	}
-	c.outcome, err = s.options.Dispatcher.Walk(ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
@@ -38,16 +46,15 @@ func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (
 		}
 		answer, err := embedder.Embed(ctx, a.Candidate.Target, req)
 		if err != nil {
+			accountFailure(a, err)
 			return err
 		}
-		if !finite(answer) {
-			return &vendors.Error{Kind: vendors.Unavailable, Vendor: a.Candidate.Target.Vendor, Message: "answered with vectors that hold no numbers"}
-		}
-		if answer.Usage == nil {
+		if answer.GetUsage().GetInput() == 0 {
 			answer.Usage = &ktmsv1.TokensUsage{Input: admit.EstimateEmbeddings(req), Estimated: true}
 		}
 		account(a, answer.Usage)
 		answer.ResolvedModel, answer.ResolvedVendor, answer.RequestId = a.Candidate.Spec.GetId(), a.Candidate.Spec.GetVendor(), c.id
+		answer.Placement = string(c.plan.Placement)
 		response = answer
 		return nil
 	})
@@ -55,30 +62,21 @@ func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (
 }
 
 // validateEmbed checks the rules beside the fields, then what they cannot express.
-func (s *Service) validateEmbed(req *ktmsv1.GetEmbeddingsRequest) error {
+func (s *Service) validateEmbed(req *ktmsv1.GetEmbeddingsRequest) (routing.Placement, error) {
 	if err := s.options.Validator.Validate(req); err != nil {
-		return err
+		return "", err
 	}
 	if choice, err := routing.ParseModel(req.GetModel()); err != nil || choice.Exact == "" {
 		e := status.New(status.BadRequest, "embeddings need the exact id of a model; %q would let the rules choose", req.GetModel())
 		e.Param = "model"
-		return e
+		return "", e
 	}
-	var found []status.Violation
-	found = reservedAttributes(found, req.GetAttributes())
+	found := reservedAttributes(nil, req.GetAttributes())
+	if text := req.GetExtraJson(); text != "" && !isObject(text) {
+		found = append(found, status.Violation{Path: "extra_json", Text: "must be one JSON object"})
+	}
 	if len(found) > 0 {
-		return status.Invalid(found)
+		return "", status.Invalid(found)
 	}
-	return nil
-}
-
-func finite(r *ktmsv1.GetEmbeddingsResponse) bool {
-	for _, e := range r.GetEmbeddings() {
-		for _, x := range e.GetVector() {
-			if x := float64(x); math.IsNaN(x) || math.IsInf(x, 0) {
-				return false
-			}
-		}
-	}
-	return true
+	return routing.ParsePlacement(req.GetPlacement())
 }

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +23,8 @@ import (
 type shapes struct {
 	// response is nil where none was asked for.
 	response *jsonschema.Schema
+	// unchecked: one was asked for that cannot be checked. The answer is JSON all the same.
+	unchecked bool
 	// object: any JSON object was asked for.
 	object bool
 	// tools are the arguments of strict tools, by name.
@@ -47,6 +52,7 @@ func (s *Service) shapesOf(req *ktmsv1.GenerateTextRequest) (*shapes, error) {
 		if out.response, err = s.schemas.of(req.GetResponseSchemaJson(), func() (*schema.Schema, error) { return schema.OfResponse(req) }); err != nil {
 			return nil, wrong("response_schema", err)
 		}
+		out.unchecked = out.response == nil
 	} else {
 		out.object = req.GetJsonObject()
 	}
@@ -57,6 +63,9 @@ func (s *Service) shapesOf(req *ktmsv1.GenerateTextRequest) (*shapes, error) {
 		compiled, err := s.schemas.of(t.GetParametersJson(), func() (*schema.Schema, error) { return schema.OfTool(t) })
 		if err != nil {
 			return nil, wrong(fmt.Sprintf("tools[%d].parameters", i), err)
+		}
+		if compiled == nil {
+			continue
 		}
 		if out.tools == nil {
 			out.tools = map[string]*jsonschema.Schema{}
@@ -76,7 +85,7 @@ func (s *shapes) check(vendor string, answer *vendors.Answer) error {
 		if choice.GetFinishReason() == "length" || choice.GetFinishReason() == "content_filter" || choice.GetRefusal() != "" {
 			continue // cut or refused: not a matter of shape
 		}
-		if s.calls && !s.called(choice) {
+		if s.calls && !s.called(choice) && !slices.Contains(answer.Head.Dropped, vendors.ToolChoiceRequired.Param()) {
 			return unfit("the answer calls no tool, although one was demanded")
 		}
 		for _, call := range choice.GetToolCalls() {
@@ -86,10 +95,16 @@ func (s *shapes) check(vendor string, answer *vendors.Answer) error {
 				}
 			}
 		}
-		if len(choice.GetToolCalls()) > 0 || answer.Head.Enforced || s.response == nil && !s.object {
+		if len(choice.GetToolCalls()) > 0 || answer.Head.Enforced || s.response == nil && !s.object && !s.unchecked {
 			continue
 		}
 		choice.Text = unfenced(choice.GetText())
+		if s.unchecked {
+			if !json.Valid([]byte(choice.GetText())) {
+				return unfit("the answer does not follow the schema: %v", errNotJSON)
+			}
+			continue
+		}
 		if err := fits(s.response, choice.GetText()); err != nil {
 			return unfit("the answer does not follow the schema: %v", err)
 		}
@@ -117,13 +132,18 @@ func unfenced(text string) string {
 	return text
 }
 
-var errNotObject = errors.New("it is not a JSON object")
+var (
+	errNotJSON   = errors.New("it is not JSON")
+	errNotObject = errors.New("it is not a JSON object")
+	errNumber    = errors.New("it holds a number that is out of range")
+	errUnfit     = errors.New("it does not follow the schema")
+)
 
-// fits checks a JSON text; without a schema it has to be an object. The error says where and what, and quotes nothing.
-func fits(shape *jsonschema.Schema, text string) error {
+// fits checks a JSON text; without a schema it has to be an object. The error says where and what.
+func fits(shape *jsonschema.Schema, text string) (err error) {
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
-		return errors.New("it is not JSON")
+		return errNotJSON
 	}
 	if shape == nil {
 		if _, object := value.(map[string]any); !object {
@@ -131,6 +151,14 @@ func fits(shape *jsonschema.Schema, text string) error {
 		}
 		return nil
 	}
+	if !countable(value) {
+		return errNumber
+	}
+	defer func() { // the text is a model's, and the library is not made for enemies
+		if recover() != nil {
+			err = errUnfit
+		}
+	}()
 	err = shape.Validate(value)
 	if err == nil {
 		return nil
@@ -140,9 +168,36 @@ func fits(shape *jsonschema.Schema, text string) error {
 			invalid = invalid.Causes[0]
 		}
 		at := "/" + strings.Join(invalid.InstanceLocation, "/")
+		if len(at) > maxLocation {
+			at = strings.ToValidUTF8(at[:maxLocation], "") + "..."
+		}
 		return fmt.Errorf("%s breaks %q", at, strings.Join(keyword(invalid.ErrorKind), "/"))
 	}
-	return errors.New("it does not follow the schema")
+	return errUnfit
+}
+
+// maxLocation bounds the place that an error names: names of members are the model's.
+const maxLocation = 100
+
+// maxExponent is the longest exponent of a number that is worked with; the library writes numbers out.
+const maxExponent = 3
+
+// countable reports whether all numbers of a value are of a size that can be worked with.
+func countable(value any) bool {
+	switch value := value.(type) {
+	case json.Number:
+		at := strings.IndexAny(string(value), "eE")
+		return at < 0 || len(strings.TrimLeft(string(value)[at+1:], "+-0")) <= maxExponent
+	case []any:
+		return !slices.ContainsFunc(value, func(item any) bool { return !countable(item) })
+	case map[string]any:
+		for _, item := range value {
+			if !countable(item) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func keyword(k jsonschema.ErrorKind) []string {
@@ -152,16 +207,20 @@ func keyword(k jsonschema.ErrorKind) []string {
 	return k.KeywordPath()
 }
 
-// maxSchemas bounds the cache below. An application uses a handful; the bound is for those who make one up per call.
-const maxSchemas = 256
+const (
+	// maxSchemas bounds the cache below. An application uses a handful; the bound is for those who make one up per call.
+	maxSchemas = 256
+	// maxCached is the longest text that is worth keeping.
+	maxCached = 32 << 10
+)
 
-// schemas caches compiled schemas by their text.
+// schemas caches compiled schemas by their text. A nil schema is one that cannot be checked.
 type schemas struct {
 	mu       sync.Mutex
 	compiled map[string]*jsonschema.Schema
 }
 
-// of returns a schema that stands as text, or that read gives for typed callers.
+// of returns a schema that stands as text, or that read gives for typed callers; nil if it cannot be checked.
 func (c *schemas) of(text string, read func() (*schema.Schema, error)) (*jsonschema.Schema, error) {
 	if text == "" {
 		typed, err := read()
@@ -171,38 +230,72 @@ func (c *schemas) of(text string, read func() (*schema.Schema, error)) (*jsonsch
 		text = string(typed.JSON())
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.compiled[text]; ok {
+	known, found := c.compiled[text]
+	c.mu.Unlock()
+	if found {
 		return known, nil
 	}
 	compiled, err := compileSchema(text)
 	if err != nil {
 		return nil, err
 	}
-	if c.compiled == nil || len(c.compiled) >= maxSchemas {
-		c.compiled = map[string]*jsonschema.Schema{}
+	if len(text) <= maxCached {
+		c.keep(text, compiled)
 	}
-	c.compiled[text] = compiled
 	return compiled, nil
 }
 
-func compileSchema(text string) (*jsonschema.Schema, error) {
+func (c *schemas) keep(text string, compiled *jsonschema.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.compiled == nil {
+		c.compiled = map[string]*jsonschema.Schema{}
+	}
+	for other := range c.compiled {
+		if len(c.compiled) < maxSchemas {
+			break
+		}
+		delete(c.compiled, other)
+	}
+	c.compiled[text] = compiled
+}
+
+// compileSchema compiles a schema to check answers with. An error is a mistake of the caller. A schema that this library
+// cannot read, as older drafts may be, is nil: whether the vendor takes it is the vendor's affair.
+func compileSchema(text string) (compiled *jsonschema.Schema, err error) {
 	const name = "urn:ktms:schema"
-	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	checkable, err := schema.Checkable([]byte(text))
+	switch {
+	case errors.Is(err, schema.ErrTooLarge):
+		return nil, nil //nolint:nilnil // cannot be checked
+	case err != nil:
+		return nil, err
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(checkable))
 	if err != nil {
-		return nil, errors.New("it is not JSON")
+		return nil, errNotJSON
 	}
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(noLoader{})
-	compiler.UseRegexpEngine(lenientRegexp)
-	if err := compiler.AddResource(name, document); err != nil {
-		return nil, errors.New("it is not a JSON Schema")
+	if !countable(document) {
+		return nil, errNumber
 	}
-	compiled, err := compiler.Compile(name)
-	if err != nil {
-		return nil, errors.New("it is not a JSON Schema that stands on its own")
+	defer func() {
+		if recover() != nil {
+			compiled, err = nil, nil
+		}
+	}()
+	for _, draft := range []*jsonschema.Draft{jsonschema.Draft2020, jsonschema.Draft4} {
+		compiler := jsonschema.NewCompiler()
+		compiler.DefaultDraft(draft)
+		compiler.UseLoader(noLoader{})
+		compiler.UseRegexpEngine(lenientRegexp)
+		if compiler.AddResource(name, document) != nil {
+			continue
+		}
+		if compiled, err := compiler.Compile(name); err == nil {
+			return compiled, nil
+		}
 	}
-	return compiled, nil
+	return nil, nil //nolint:nilnil // a schema that cannot be checked is no mistake
 }
 
 // noLoader keeps schemas from making this process read files or addresses.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -63,13 +64,20 @@ type ModelFields struct {
 	Fields vendors.Table
 }
 
-// Capabilities returns, for the models that the caller can use, what becomes of each request field.
+// Capabilities returns, for the models that the caller can use, what becomes of each field of a text request. Models that
+// embed take none.
 func (s *Service) Capabilities(c *caller.Caller) []ModelFields {
 	var all []ModelFields
 	for _, m := range s.ListModels(c) {
-		if vendor, ok := s.options.Vendors[m.GetVendor()]; ok {
-			all = append(all, ModelFields{m, vendor.Fields(m.GetVendor(), m.GetId())})
+		out := ModelFields{Spec: m}
+		if vendor, ok := s.options.Vendors[m.GetVendor()]; ok && !slices.Contains(m.GetCapabilities(), capabilityEmbedding) {
+			out.Fields = vendor.Fields(m.GetVendor(), m.GetId())
+			if priced(m) && out.Fields.Carries(vendors.ServiceTier) {
+				out.Fields = out.Fields.With(vendors.Table{vendors.ServiceTier: {How: vendors.Translated,
+					Note: "tiers at regular prices; others are dropped, since the catalogue has no price for them"}})
+			}
 		}
+		all = append(all, out)
 	}
 	return all
 }
@@ -98,6 +106,12 @@ func HeadOf(r *ktmsv1.GenerateTextResponse) *Head {
 	return &Head{RequestID: r.GetRequestId(), Model: r.GetResolvedModel(), Vendor: r.GetResolvedVendor(),
 		Rule: r.GetMatchedRule(), Mode: r.GetRouteMode(), Placement: r.GetPlacement(), JudgeScore: r.GetJudgeScore(),
 		JudgeModel: r.GetJudgeModel(), Dropped: r.GetDroppedParams()}
+}
+
+// EmbeddingsHead returns the head of an answer with vectors.
+func EmbeddingsHead(r *ktmsv1.GetEmbeddingsResponse) *Head {
+	return &Head{RequestID: r.GetRequestId(), Model: r.GetResolvedModel(), Vendor: r.GetResolvedVendor(),
+		Mode: string(routing.ModeOverride), Placement: r.GetPlacement(), Dropped: r.GetDroppedParams()}
 }
 
 // query is what routing needs of a text request.

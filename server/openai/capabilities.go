@@ -36,8 +36,12 @@ func (h *handler) capabilities(w http.ResponseWriter, r *http.Request) {
 		if c.Capabilities == nil {
 			c.Capabilities = []string{}
 		}
+		c.Fields = []fieldCapability{}
 		for _, f := range vendors.Fields() {
-			support := m.Fields[f]
+			support, says := m.Fields[f]
+			if !says {
+				continue
+			}
 			c.Fields = append(c.Fields, fieldCapability{string(f), f.Param(), support.How.String(), support.Note})
 		}
 		list.Data = append(list.Data, c)

@@ -61,6 +61,8 @@ func badJSON(err error) error {
 // words maps a request field's name in ktms.v1 to the one that callers of this door use.
 var words = strings.NewReplacer(
 	"max_output_tokens", "max_tokens", "model_override", "model", "response_schema_json", "response_format.json_schema.schema",
+	"response_schema_name", "response_format.json_schema.name", "response_schema", "response_format.json_schema.schema",
+	"token_inputs", "input", "inputs", "input", "].parameters", "].function.parameters",
 	"parts[", "content[", "attributes[user_id]", "user", "attributes[", "metadata[", "parameters_json", "function.parameters",
 )
 

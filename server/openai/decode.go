@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/routing"
@@ -51,7 +54,7 @@ func decode(wire *openaiapi.ChatRequest, header http.Header) (*ktmsv1.GenerateTe
 			req.LogitBias[b.Token] = b.Bias
 		}
 	}
-	extra := wire.Extra
+	extra := said(wire.Extra, "service_tier", "verbosity", "reasoning_effort", "prompt_cache_key")
 	d.own(req, &extra)
 	if err := d.route(req, wire, &extra, header); err != nil {
 		return nil, err
@@ -59,11 +62,34 @@ func decode(wire *openaiapi.ChatRequest, header http.Header) (*ktmsv1.GenerateTe
 	d.messages(req, wire.Messages)
 	d.tools(req, wire)
 	d.responseFormat(req, wire.ResponseFormat, &extra)
-	req.ExtraJson = extra.JSON()
+	req.ExtraJson = withoutNulls(extra).JSON()
 	if len(d.found) > 0 {
 		return nil, status.Invalid(d.found)
 	}
 	return req, nil
+}
+
+// withoutNulls leaves out members that say nothing.
+func withoutNulls(members openaiapi.Members) openaiapi.Members {
+	var kept openaiapi.Members
+	for _, m := range members {
+		if string(m.Value) != "null" {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// said leaves out those of the named members that hold an empty text, and all that hold null: clients that write out
+// every field mean nothing by them, and what is left decides whether ktms.v1 can hold the object.
+func said(members openaiapi.Members, names ...string) openaiapi.Members {
+	var kept openaiapi.Members
+	for _, m := range withoutNulls(members) {
+		if string(m.Value) != `""` || !slices.Contains(names, m.Name) {
+			kept = append(kept, m)
+		}
+	}
+	return kept
 }
 
 // int32 narrows a number that the contract holds in 32 bits.
@@ -80,7 +106,14 @@ func (d *decoding) int32(path string, value *int64) *int32 {
 
 // own takes out the members that Keystone itself acts on.
 func (d *decoding) own(req *ktmsv1.GenerateTextRequest, extra *openaiapi.Members) {
-	req.Attributes = map[string]string{}
+	req.Attributes, req.ActionId = d.attributes(extra)
+	req.EnableGoogleSearch = d.flag(extra, "enable_google_search")
+	req.EnableCache = d.flag(extra, "enable_cache")
+}
+
+// attributes are what metadata and user say, and the label for usage among them.
+func (d *decoding) attributes(extra *openaiapi.Members) (attributes map[string]string, action string) {
+	attributes = map[string]string{}
 	if raw := extra.Take("metadata"); raw != nil && string(raw) != "null" {
 		members, err := openaiapi.ParseMembers(raw)
 		if err != nil {
@@ -91,23 +124,58 @@ func (d *decoding) own(req *ktmsv1.GenerateTextRequest, extra *openaiapi.Members
 			if json.Unmarshal(m.Value, &value) != nil {
 				d.wrong("metadata["+m.Name+"]", "expected a string")
 			}
-			req.Attributes[m.Name] = value
+			attributes[m.Name] = value
 		}
 	}
-	if action, found := req.Attributes["action_id"]; found {
-		req.ActionId = action
-		delete(req.Attributes, "action_id")
+	action, found := attributes["action_id"]
+	if found {
+		delete(attributes, "action_id")
 	}
-	if user := d.text(extra, "user"); user != "" && req.Attributes[routing.AttrUserID] == "" {
-		req.Attributes[routing.AttrUserID] = user
+	if user := d.text(extra, "user"); user != "" && attributes[routing.AttrUserID] == "" {
+		attributes[routing.AttrUserID] = user
 	}
-	req.EnableGoogleSearch = d.flag(extra, "enable_google_search")
-	req.EnableCache = d.flag(extra, "enable_cache")
+	return attributes, action
 }
 
-func (d *decoding) text(extra *openaiapi.Members, name string) (text string) {
+// placement is where the request may run: the header says it before the body, the body before the model's suffix.
+func (d *decoding) placement(extra *openaiapi.Members, header http.Header, suffix routing.Placement) string {
+	inBody := d.text(extra, "placement")
+	for _, from := range []struct{ where, value string }{
+		{headerPlacement, header.Get(headerPlacement)}, {"placement", inBody}, {"model", string(suffix)},
+	} {
+		if from.value == "" {
+			continue
+		}
+		placement, err := routing.ParsePlacement(from.value)
+		if err != nil {
+			d.wrong(from.where, "%s", status.As(err).Text)
+		}
+		return string(placement)
+	}
+	return ""
+}
+
+// strict reports whether parameters that would be lost are to be refused.
+func (d *decoding) strict(header http.Header) bool {
+	text := header.Get(headerStrict)
+	if text == "" {
+		return false
+	}
+	strict, err := strconv.ParseBool(text)
+	if err != nil {
+		d.wrong(headerStrict, "expected true or false, got %q", text)
+	}
+	return strict
+}
+
+func (d *decoding) text(extra *openaiapi.Members, name string) string {
+	return d.textAt("", extra, name)
+}
+
+// textAt is text for a member of the object at a path.
+func (d *decoding) textAt(path string, extra *openaiapi.Members, name string) (text string) {
 	if raw := extra.Take(name); raw != nil && json.Unmarshal(raw, &text) != nil {
-		d.wrong(name, "expected a string")
+		d.wrong(strings.TrimPrefix(path+"."+name, "."), "expected a string")
 	}
 	return text
 }
@@ -125,23 +193,10 @@ func (d *decoding) route(req *ktmsv1.GenerateTextRequest, wire *openaiapi.ChatRe
 	if err != nil {
 		return err
 	}
-	inBody := d.text(extra, "placement")
-	for _, from := range []struct{ where, value string }{
-		{headerPlacement, header.Get(headerPlacement)}, {"placement", inBody}, {"model", string(choice.Placement)},
-	} {
-		if from.value == "" {
-			continue
-		}
-		placement, err := routing.ParsePlacement(from.value)
-		if err != nil {
-			d.wrong(from.where, "%s", status.As(err).Text)
-		}
-		req.Placement = string(placement)
-		break
-	}
-	req.StrictParams = header.Get(headerStrict) == "true"
+	req.Placement = d.placement(extra, header, choice.Placement)
+	req.StrictParams = d.strict(header)
 	for _, name := range betaHeaders {
-		if value := header.Get(name); value != "" {
+		if value := strings.Join(header.Values(name), ","); value != "" {
 			if req.BetaHeaders == nil {
 				req.BetaHeaders = map[string]string{}
 			}
@@ -168,7 +223,7 @@ func (d *decoding) route(req *ktmsv1.GenerateTextRequest, wire *openaiapi.ChatRe
 func (d *decoding) tools(req *ktmsv1.GenerateTextRequest, wire *openaiapi.ChatRequest) {
 	for i := range wire.Tools {
 		tool := &wire.Tools[i]
-		if tool.Function == nil || len(tool.Function.Extra) > 0 {
+		if tool.Function == nil || len(said(tool.Function.Extra, "description")) > 0 {
 			req.Tools = append(req.Tools, rawTool(tool))
 			continue
 		}
@@ -206,6 +261,9 @@ func rawTool(tool *openaiapi.Tool) *ktmsv1.Tool {
 }
 
 func (d *decoding) responseFormat(req *ktmsv1.GenerateTextRequest, format *openaiapi.ResponseFormat, extra *openaiapi.Members) {
+	if format != nil && format.JSONSchema != nil {
+		format.JSONSchema.Extra = said(format.JSONSchema.Extra, "name", "description")
+	}
 	switch {
 	case format == nil, format.Type == "text" && len(format.Extra) == 0:
 	case format.Type == "json_object" && len(format.Extra) == 0:

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -23,7 +24,7 @@ func (h *handler) embeddings(w http.ResponseWriter, r *http.Request) {
 		status.WriteOpenAI(w, err)
 		return
 	}
-	req, asked, err := decodeEmbeddings(body, r.Header)
+	req, inBase64, err := decodeEmbeddings(body, r.Header)
 	if err != nil {
 		status.WriteOpenAI(w, err)
 		return
@@ -35,29 +36,23 @@ func (h *handler) embeddings(w http.ResponseWriter, r *http.Request) {
 		status.WriteOpenAI(w, inThisDoorsWords(err))
 		return
 	}
-	h.writeHead(w.Header(), &gateway.Head{RequestID: response.GetRequestId(), Model: response.GetResolvedModel(),
-		Vendor: response.GetResolvedVendor(), Dropped: asked.dropped})
+	h.writeHead(w.Header(), gateway.EmbeddingsHead(response))
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encodeEmbeddings(response, asked.base64)) // the caller is gone when this fails
+	_, _ = w.Write(encodeEmbeddings(response, inBase64)) // the caller is gone when this fails
 }
 
-// embeddingsAsked is what concerns the answer alone.
-type embeddingsAsked struct {
-	base64  bool
-	dropped []string
-}
-
-// decodeEmbeddings translates a request. Input is a text, a list of texts, a list of tokens, or a list of those.
-func decodeEmbeddings(body []byte, header http.Header) (*ktmsv1.GetEmbeddingsRequest, *embeddingsAsked, error) {
+// decodeEmbeddings translates a request. Input is a text, a list of texts, a list of tokens, or a list of those. Members
+// that it does not know travel on to the vendor.
+func decodeEmbeddings(body []byte, header http.Header) (req *ktmsv1.GetEmbeddingsRequest, inBase64 bool, err error) {
 	members, err := openaiapi.ParseMembers(body)
 	if err != nil {
-		return nil, nil, badJSON(err)
+		return nil, false, badJSON(err)
 	}
-	d, asked, req := &decoding{}, &embeddingsAsked{}, &ktmsv1.GetEmbeddingsRequest{}
-	text := &ktmsv1.GenerateTextRequest{}
-	d.own(text, &members)
-	req.Attributes, req.ActionId = text.GetAttributes(), text.GetActionId()
-	req.Model = d.text(&members, "model")
+	d := &decoding{}
+	req = &ktmsv1.GetEmbeddingsRequest{Model: d.text(&members, "model")}
+	req.Attributes, req.ActionId = d.attributes(&members)
+	req.Placement = d.placement(&members, header, "")
+	req.StrictParams = d.strict(header)
 	if raw := members.Take("dimensions"); raw != nil && string(raw) != "null" {
 		n, err := strconv.ParseInt(string(raw), 10, 32)
 		if err != nil || n < 1 {
@@ -68,21 +63,16 @@ func decodeEmbeddings(body []byte, header http.Header) (*ktmsv1.GetEmbeddingsReq
 	switch format := d.text(&members, "encoding_format"); format {
 	case "", "float":
 	case "base64":
-		asked.base64 = true
+		inBase64 = true
 	default:
 		d.wrong("encoding_format", "expected float or base64, got %q", format)
 	}
 	d.input(req, members.Take("input"))
-	for _, m := range members {
-		asked.dropped = append(asked.dropped, m.Name)
-	}
-	if header.Get(headerStrict) == "true" && len(asked.dropped) > 0 {
-		d.wrong(asked.dropped[0], "cannot be carried to the vendor")
-	}
+	req.ExtraJson = withoutNulls(members).JSON()
 	if len(d.found) > 0 {
-		return nil, nil, status.Invalid(d.found)
+		return nil, false, status.Invalid(d.found)
 	}
-	return req, asked, nil
+	return req, inBase64, nil
 }
 
 func (d *decoding) input(req *ktmsv1.GetEmbeddingsRequest, raw json.RawMessage) {
@@ -95,6 +85,8 @@ func (d *decoding) input(req *ktmsv1.GetEmbeddingsRequest, raw json.RawMessage) 
 		req.Inputs = []string{one}
 	case json.Unmarshal(raw, &texts) == nil && len(texts) > 0 && !slices.Contains(texts, ""):
 		req.Inputs = texts
+	case bytes.Contains(raw, []byte("null")): // which would pass for the token 0
+		d.wrong("input", "holds a null")
 	case json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0:
 		req.TokenInputs = []*ktmsv1.TokenInput{{Tokens: tokens}}
 	case json.Unmarshal(raw, &lists) == nil && len(lists) > 0:
@@ -138,6 +130,9 @@ func encodeEmbeddings(r *ktmsv1.GetEmbeddingsResponse, inBase64 bool) []byte {
 	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), r.GetUsage().GetInput(), 10)
 	if cost := r.GetUsage().GetCostNanousd(); cost > 0 {
 		dst = strconv.AppendInt(append(dst, `,"cost_nanousd":`...), cost, 10)
+	}
+	if r.GetUsage().GetEstimated() {
+		dst = append(dst, `,"estimated":true`...)
 	}
 	return append(dst, "}}"...)
 }

@@ -47,8 +47,11 @@ func (d *decoding) messages(req *ktmsv1.GenerateTextRequest, wire []openaiapi.Me
 		for j := range m.ToolCalls {
 			out.ToolCalls = append(out.ToolCalls, d.toolCall(fmt.Sprintf("%s.tool_calls[%d]", path, j), &m.ToolCalls[j]))
 		}
-		extra := m.Extra
-		out.Opaque = d.text(&extra, opaqueMember)
+		extra := said(m.Extra, "name", "reasoning_content", "reasoning", "refusal")
+		if list := extra.Get("annotations"); string(list) == "[]" {
+			extra.Take("annotations") // as the official SDKs write an answer out
+		}
+		out.Opaque = d.textAt(path, &extra, opaqueMember)
 		out.ExtraJson = extra.JSON()
 		req.Messages = append(req.Messages, out)
 	}
@@ -64,7 +67,7 @@ func (d *decoding) part(path string, p *openaiapi.Part) *ktmsv1.ContentPart {
 	case p.Raw != nil:
 		return raw()
 	case p.ImageURL != nil:
-		if p.ImageURL.Bare || len(p.ImageURL.Extra) > 0 {
+		if p.ImageURL.Bare || len(said(p.ImageURL.Extra, "detail")) > 0 {
 			return raw()
 		}
 		out.Part = &ktmsv1.ContentPart_Image{Image: &ktmsv1.ImagePart{

@@ -30,19 +30,28 @@ func New() *Vendor { return &Vendor{} }
 
 // Generate implements vendors.Vendor.
 func (*Vendor) Generate(_ context.Context, t vendors.Target, req *ktmsv1.GenerateTextRequest) (*vendors.Answer, error) {
+	dropped, failed := carried(req)
+	if failed != nil {
+		return nil, failed
+	}
 	r := answer(req)
 	choice := &ktmsv1.Choice{Text: r.text, FinishReason: r.finish}
 	if r.call != nil {
 		choice.ToolCalls = []*ktmsv1.ToolCall{r.call}
 	}
-	return &vendors.Answer{Response: &ktmsv1.GenerateTextResponse{
+	return &vendors.Answer{Head: vendors.Head{Dropped: dropped}, Response: &ktmsv1.GenerateTextResponse{
 		Choices: []*ktmsv1.Choice{choice}, Usage: r.usage, VendorModel: t.Model}}, nil
 }
 
 // Stream implements vendors.Vendor.
 func (*Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.GenerateTextRequest) iter.Seq2[vendors.Event, error] {
 	return func(yield func(vendors.Event, error) bool) {
-		if !yield(vendors.Event{Head: &vendors.Head{}}, nil) {
+		dropped, failed := carried(req)
+		if failed != nil {
+			yield(vendors.Event{}, failed)
+			return
+		}
+		if !yield(vendors.Event{Head: &vendors.Head{Dropped: dropped}}, nil) {
 			return
 		}
 		r := answer(req)
@@ -73,16 +82,45 @@ func (*Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Generat
 	}
 }
 
-// Fields implements vendors.Vendor. Nothing but the last text and the first tool makes a difference.
-func (*Vendor) Fields(_, _ string) vendors.Table {
+// Fields implements vendors.Vendor.
+func (*Vendor) Fields(_, _ string) vendors.Table { return fields }
+
+// fields: what was said last is echoed, and the first tool is called.
+var fields = func() vendors.Table {
 	table := vendors.Table{}
 	for _, f := range vendors.Fields() {
 		table[f] = vendors.Support{How: vendors.Dropped}
 	}
-	for _, f := range []vendors.Field{vendors.MessageText, vendors.PartText, vendors.Tools} {
+	for _, f := range []vendors.Field{vendors.MessageText, vendors.PartText, vendors.Tools, vendors.ToolCalls, vendors.ToolResults,
+		vendors.ToolChoiceAuto, vendors.ToolChoiceNone, vendors.ToolChoiceRequired, vendors.ToolChoiceFunction} {
 		table[f] = vendors.Support{How: vendors.Translated, Note: "echoed"}
 	}
+	for _, f := range []vendors.Field{vendors.ResponseSchema, vendors.ResponseSchemaJSON, vendors.JSONObject, vendors.ToolStrict} {
+		table[f] = vendors.Support{How: vendors.Refused, Note: "there is no model that could follow a schema"}
+	}
 	return table
+}()
+
+// carried reports what of a request makes no difference here, or why there is no answer to it.
+func carried(req *ktmsv1.GenerateTextRequest) ([]string, *vendors.Error) {
+	l := vendors.NewLedger(vendors.Demo, fields)
+	if req.GetJsonObject() || req.GetResponseSchema() != nil || req.GetResponseSchemaJson() != "" {
+		l.Refuse("response_format", "it is no language model; set a vendor's key to try this")
+	}
+	for _, t := range req.GetTools() {
+		l.Carries(vendors.ToolStrict, t.GetStrict())
+	}
+	for _, f := range []struct {
+		field vendors.Field
+		asked bool
+	}{
+		{vendors.MaxOutputTokens, req.GetMaxOutputTokens() > 0}, {vendors.Temperature, req.Temperature != nil}, {vendors.TopP, req.TopP != nil},
+		{vendors.TopK, req.TopK != nil}, {vendors.Stop, len(req.GetStop()) > 0}, {vendors.Seed, req.Seed != nil}, {vendors.N, req.GetN() > 1},
+		{vendors.Logprobs, req.GetLogprobs()}, {vendors.ReasoningEffort, req.GetReasoningEffort() != ""}, {vendors.Verbosity, req.GetVerbosity() != ""},
+	} {
+		l.Carries(f.field, f.asked)
+	}
+	return l.Close(req.GetStrictParams())
 }
 
 type reply struct {

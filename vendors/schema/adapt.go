@@ -147,11 +147,10 @@ func (a *adapter) close(n *node, lost, beside bool) {
 		return // the vendor takes open objects
 	}
 	a.narrowed = a.narrowed || lost
-	if required := n.get("required"); required != nil {
-		for _, item := range required.items {
-			if name, ok := item.string(); ok && properties.get(name) == nil {
-				a.narrowed = true // nobody could give it
-			}
+	listed := properties.byName()
+	for name := range n.get("required").texts() {
+		if listed[name] == nil {
+			a.narrowed = true // nobody could give it
 		}
 	}
 }

@@ -89,8 +89,9 @@ func (a *adapter) merge(n, other *node) {
 		case m.name == "$defs" || m.name == "definitions":
 		case bytes.Equal(mine.appendJSON(nil), m.value.appendJSON(nil)):
 		case m.name == "properties" && mine.kind == object && m.value.kind == object:
+			have := mine.byName()
 			for _, property := range m.value.members {
-				if same := mine.get(property.name); same == nil {
+				if same := have[property.name]; same == nil {
 					mine.members = append(mine.members, property)
 				} else if same.kind == object && property.value.kind == object {
 					a.merge(same, property.value)
@@ -99,8 +100,10 @@ func (a *adapter) merge(n, other *node) {
 				}
 			}
 		case m.name == "required" && mine.kind == array && m.value.kind == array:
+			have := mine.texts()
 			for _, item := range m.value.items {
-				if name, ok := item.string(); ok && !mine.holds(name) {
+				if name, ok := item.string(); ok && !have[name] {
+					have[name] = true
 					mine.items = append(mine.items, item)
 				}
 			}

@@ -212,6 +212,31 @@ func (n *node) holds(want string) bool {
 	return false
 }
 
+// texts returns the strings of an array.
+func (n *node) texts() map[string]bool {
+	set := map[string]bool{}
+	if n != nil {
+		for _, item := range n.items {
+			if s, ok := item.string(); ok {
+				set[s] = true
+			}
+		}
+	}
+	return set
+}
+
+// byName returns the members of an object by their names.
+func (n *node) byName() map[string]*node {
+	if n == nil {
+		return nil
+	}
+	all := make(map[string]*node, len(n.members))
+	for _, m := range n.members {
+		all[m.name] = m.value
+	}
+	return all
+}
+
 // allows reports whether the schema's type names a type.
 func (n *node) allows(kind string) bool {
 	types := n.get("type")

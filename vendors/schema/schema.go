@@ -100,12 +100,17 @@ func (n *node) children(f func(*node) bool) bool {
 	return true
 }
 
-// CloseIfComplete prepares a schema for vendors that follow it exactly: they want every property required and no others
-// allowed. If every object has all its properties required, it forbids further ones where the schema leaves that open,
-// and reports true. Otherwise the schema stays as it is, and can only be followed loosely.
+// exact are the keywords of schemas that OpenAI, and those who do as it does, follow exactly.
+var exact = words("$schema", "$defs", "definitions", "$ref", "title", "description", "type", "enum", "const", "properties",
+	"required", "additionalProperties", "items", "anyOf", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+	"exclusiveMaximum", "multipleOf", "minItems", "maxItems")
+
+// CloseIfComplete prepares a schema for vendors that follow it exactly: they want an object at the root, every property
+// required and no others allowed. If every object has all its properties required, it forbids further ones where the
+// schema leaves that open, and reports true. Otherwise the schema stays as it is, and can only be followed loosely.
 func (s *Schema) CloseIfComplete() bool {
 	var open []*node
-	if !closable(s.root, &open) {
+	if !s.exact(&open) {
 		return false
 	}
 	for _, n := range open {
@@ -117,22 +122,34 @@ func (s *Schema) CloseIfComplete() bool {
 // Complete reports whether vendors that follow schemas exactly take this one as it is.
 func (s *Schema) Complete() bool {
 	var open []*node
-	return closable(s.root, &open) && len(open) == 0
+	return s.exact(&open) && len(open) == 0
+}
+
+func (s *Schema) exact(open *[]*node) bool {
+	kind, _ := s.root.get("type").string()
+	return kind == "object" && s.root.get("anyOf") == nil && closable(s.root, open)
 }
 
 // closable walks over all schemas within one and collects the objects that have to be closed.
 func closable(n *node, open *[]*node) bool {
 	if n.kind != object {
-		return n.isBool()
+		return false // true and false: anything and nothing
+	}
+	shaped := false
+	for _, m := range n.members {
+		if !exact[m.name] {
+			return false
+		}
+		shaped = shaped || m.name == "type" || m.name == "anyOf" || m.name == "$ref" || m.name == "enum" || m.name == "const"
 	}
 	properties := n.get("properties")
-	if properties == nil && n.allows("object") {
-		return false // an object of any shape
+	if !shaped || properties == nil && n.allows("object") {
+		return false // a value, or an object, of any shape
 	}
 	if properties != nil {
-		required := n.get("required")
+		required := n.get("required").texts()
 		for _, property := range properties.members {
-			if !required.holds(property.name) {
+			if !required[property.name] {
 				return false
 			}
 		}
@@ -143,5 +160,19 @@ func closable(n *node, open *[]*node) bool {
 			return false
 		}
 	}
-	return n.children(func(child *node) bool { return closable(child, open) })
+	complete := true
+	for i := range n.members {
+		if n.members[i].name == "additionalProperties" {
+			continue // false
+		}
+		one := node{kind: object, members: n.members[i : i+1]}
+		one.children(func(child *node) bool {
+			complete = closable(child, open)
+			return complete
+		})
+		if !complete {
+			return false
+		}
+	}
+	return true
 }

@@ -224,14 +224,19 @@ func TestTypedSchemas(t *testing.T) {
 func TestCloseIfComplete(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`: `{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`,
-		`{"type":"object","properties":{"a":{"type":"string"}}}`:                  "",
+		`{"type":"object","properties":{"l":{"type":"array","items":{"type":["object","null"],"properties":{"a":{"enum":[1]}},"required":["a"]}}},"required":["l"],"additionalProperties":false}`: `{"type":"object","properties":{"l":{"type":"array","items":{"type":["object","null"],"properties":{"a":{"enum":[1]}},"required":["a"],"additionalProperties":false}}},"required":["l"],"additionalProperties":false}`,
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],"additionalProperties":false,"$defs":{"A":{"properties":{},"type":"object","additionalProperties":false}}}`:    `{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],"additionalProperties":false,"$defs":{"A":{"properties":{},"type":"object","additionalProperties":false}}}`,
+		`{"type":"object","properties":{"a":{"type":"string"}}}`: "",
 		`{"type":"object"}`: "",
-		`{"type":"object","properties":{},"additionalProperties":true}`:                                                     "",
-		`{"type":"array","items":{"type":["object","null"],"properties":{"a":true},"required":["a"]}}`:                      `{"type":"array","items":{"type":["object","null"],"properties":{"a":true},"required":["a"],"additionalProperties":false}}`,
-		`{"type":"string","enum":["x"]}`:                                                                                    `{"type":"string","enum":["x"]}`,
-		`{"anyOf":[{"type":"object","properties":{"a":{}}}]}`:                                                               "",
-		`{"properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],"$defs":{"A":{"properties":{"b":{}},"required":[]}}}`:    "",
-		`{"properties":{"a":{"properties":{},"additionalProperties":false}},"required":["a"],"additionalProperties":false}`: `{"properties":{"a":{"properties":{},"additionalProperties":false}},"required":["a"],"additionalProperties":false}`,
+		`{"type":"object","properties":{},"additionalProperties":true}`:                                                                                               "",
+		`{"type":"string","enum":["x"]}`:                                                                                                                              "", // no object
+		`{"type":"array","items":{"type":"string"}}`:                                                                                                                  "",
+		`{"type":"object","anyOf":[{"type":"object","properties":{}}],"properties":{}}`:                                                                               "",
+		`{"type":"object","properties":{"a":true},"required":["a"]}`:                                                                                                  "",
+		`{"type":"object","properties":{"data":{"title":"Data"}},"required":["data"]}`:                                                                                "", // anything
+		`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true,"items":{"type":"string"}}},"required":["a"]}`:                                         "",
+		`{"type":"object","properties":{"a":{"oneOf":[{"type":"string"}]}},"required":["a"]}`:                                                                         "",
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"],"$defs":{"A":{"type":"object","properties":{"b":{"type":"null"}},"required":[]}}}`: "",
 	} {
 		s, err := Parse([]byte(in))
 		if err != nil {
@@ -272,4 +277,33 @@ func FuzzAdapt(f *testing.F) {
 			t.Fatalf("%s became %s, %v %v", once, again.JSON(), moved, err)
 		}
 	})
+}
+
+func TestCheckable(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"type":"integer","nullable":true}`:                                             `{"type":["integer","null"]}`,
+		`{"allOf":[{"$ref":"#/$defs/A"},{"minimum":1}],"$defs":{"A":{"type":"number"}}}`: `{"allOf":[{"type":"number"},{"minimum":1}]}`,
+		`{"properties":{"t":{"$ref":"#"}}}`:                                              `{"properties":{"t":{"properties":{"t":{"description":"the same shape again as #"}}}}}`,
+		`{"multipleOf":0.10,"maximum":9007199254740993}`:                                 `{"maximum":9007199254740993,"multipleOf":0.10}`,
+		`{"$ref":"#/$defs/nowhere"}`:                                                     "",
+		`{"$ref":"https://example.com/x"}`:                                               "",
+		`{"description":"` + strings.Repeat("x", maxChecked) + `"}`:                      "",
+		`{"enum":[0` + strings.Repeat(",1", maxCheckedNodes) + `]}`:                      "",
+		`{"allOf":[{"$ref":"#/$defs/a20"}],"$defs":{"a0":{}` + doubling(20) + `}}`:       "",
+		strings.Repeat(`{"items":`, maxDepth+1) + "{}" + strings.Repeat("}", maxDepth+1): "",
+	} {
+		got, err := Checkable([]byte(in))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%.80s: %s %v", in, got, err)
+		}
+	}
+}
+
+// doubling are n schemas, each of which holds the one before twice.
+func doubling(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, `,"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]}`, i+1, i, i)
+	}
+	return out.String()
 }

@@ -363,7 +363,14 @@ type GetEmbeddingsRequest struct {
 	Attributes map[string]string `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	ActionId   string            `protobuf:"bytes,5,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
 	// Inputs that are tokens already, for vendors of the OpenAI dialect. Set inputs or token_inputs, not both.
-	TokenInputs   []*TokenInput `protobuf:"bytes,6,rep,name=token_inputs,json=tokenInputs,proto3" json:"token_inputs,omitempty"`
+	TokenInputs []*TokenInput `protobuf:"bytes,6,rep,name=token_inputs,json=tokenInputs,proto3" json:"token_inputs,omitempty"`
+	// Where the model may run: nodes_first (default), nodes_only (also nodes, private, self_hosted), cloud_first, cloud_only.
+	Placement string `protobuf:"bytes,7,opt,name=placement,proto3" json:"placement,omitempty"`
+	// JSON object with request members that this message has no field for; vendors of the OpenAI dialect receive them
+	// verbatim, others report them in dropped_params.
+	ExtraJson string `protobuf:"bytes,8,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
+	// Refuse with INVALID_ARGUMENT instead of dropping a parameter that the vendor cannot carry.
+	StrictParams  bool `protobuf:"varint,9,opt,name=strict_params,json=strictParams,proto3" json:"strict_params,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -438,6 +445,27 @@ func (x *GetEmbeddingsRequest) GetTokenInputs() []*TokenInput {
 		return x.TokenInputs
 	}
 	return nil
+}
+
+func (x *GetEmbeddingsRequest) GetPlacement() string {
+	if x != nil {
+		return x.Placement
+	}
+	return ""
+}
+
+func (x *GetEmbeddingsRequest) GetExtraJson() string {
+	if x != nil {
+		return x.ExtraJson
+	}
+	return ""
+}
+
+func (x *GetEmbeddingsRequest) GetStrictParams() bool {
+	if x != nil {
+		return x.StrictParams
+	}
+	return false
 }
 
 // One input as the model's own tokens.
@@ -546,8 +574,11 @@ type GetEmbeddingsResponse struct {
 	ResolvedModel  string       `protobuf:"bytes,3,opt,name=resolved_model,json=resolvedModel,proto3" json:"resolved_model,omitempty"`
 	ResolvedVendor string       `protobuf:"bytes,4,opt,name=resolved_vendor,json=resolvedVendor,proto3" json:"resolved_vendor,omitempty"`
 	RequestId      string       `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	Placement      string       `protobuf:"bytes,6,opt,name=placement,proto3" json:"placement,omitempty"`
+	// Request members that the vendor's dialect could not carry.
+	DroppedParams []string `protobuf:"bytes,7,rep,name=dropped_params,json=droppedParams,proto3" json:"dropped_params,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetEmbeddingsResponse) Reset() {
@@ -615,6 +646,20 @@ func (x *GetEmbeddingsResponse) GetRequestId() string {
 	return ""
 }
 
+func (x *GetEmbeddingsResponse) GetPlacement() string {
+	if x != nil {
+		return x.Placement
+	}
+	return ""
+}
+
+func (x *GetEmbeddingsResponse) GetDroppedParams() []string {
+	if x != nil {
+		return x.DroppedParams
+	}
+	return nil
+}
+
 var File_ktms_v1_media_proto protoreflect.FileDescriptor
 
 const file_ktms_v1_media_proto_rawDesc = "" +
@@ -658,18 +703,25 @@ const file_ktms_v1_media_proto_rawDesc = "" +
 	"\x0fresolved_vendor\x18\x05 \x01(\tR\x0eresolvedVendor\x12!\n" +
 	"\fmatched_rule\x18\x06 \x01(\tR\vmatchedRule\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\tR\trequestId\"\x81\x04\n" +
-	"\x14GetEmbeddingsRequest\x12\x1d\n" +
-	"\x05model\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05model\x12!\n" +
-	"\x06inputs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x10R\x06inputs\x12'\n" +
+	"request_id\x18\a \x01(\tR\trequestId\"\xe8\x05\n" +
+	"\x14GetEmbeddingsRequest\x12 \n" +
+	"\x05model\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x05model\x12'\n" +
+	"\x06inputs\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x80\x10\"\x04r\x02\x10\x01R\x06inputs\x12'\n" +
 	"\n" +
 	"dimensions\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
-	"dimensions\x12M\n" +
+	"dimensions\x12g\n" +
 	"\n" +
-	"attributes\x18\x04 \x03(\v2-.ktms.v1.GetEmbeddingsRequest.AttributesEntryR\n" +
-	"attributes\x12\x1b\n" +
-	"\taction_id\x18\x05 \x01(\tR\bactionId\x12A\n" +
-	"\ftoken_inputs\x18\x06 \x03(\v2\x13.ktms.v1.TokenInputB\t\xbaH\x06\x92\x01\x03\x10\x80\x10R\vtokenInputs\x1a=\n" +
+	"attributes\x18\x04 \x03(\v2-.ktms.v1.GetEmbeddingsRequest.AttributesEntryB\x18\xbaH\x15\x9a\x01\x12\x10@\"\ar\x05\x10\x01\x18\x80\x01*\x05r\x03\x18\x80\x10R\n" +
+	"attributes\x12%\n" +
+	"\taction_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bactionId\x12A\n" +
+	"\ftoken_inputs\x18\x06 \x03(\v2\x13.ktms.v1.TokenInputB\t\xbaH\x06\x92\x01\x03\x10\x80\x10R\vtokenInputs\x12t\n" +
+	"\tplacement\x18\a \x01(\tBV\xbaHSrQR\x00R\vnodes_firstR\n" +
+	"nodes_onlyR\x05nodesR\aprivateR\vself_hostedR\vcloud_firstR\n" +
+	"cloud_onlyR\tplacement\x12\x1d\n" +
+	"\n" +
+	"extra_json\x18\b \x01(\tR\textraJson\x12#\n" +
+	"\rstrict_params\x18\t \x01(\bR\fstrictParams\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x8f\x01\xbaH\x8b\x01\x1a\x88\x01\n" +
@@ -679,7 +731,7 @@ const file_ktms_v1_media_proto_rawDesc = "" +
 	"\x06tokens\x18\x01 \x03(\x05B\x0e\xbaH\v\x92\x01\b\b\x01\"\x04\x1a\x02(\x00R\x06tokens\"9\n" +
 	"\tEmbedding\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
-	"\x06vector\x18\x02 \x03(\x02R\x06vector\"\xe6\x01\n" +
+	"\x06vector\x18\x02 \x03(\x02R\x06vector\"\xab\x02\n" +
 	"\x15GetEmbeddingsResponse\x122\n" +
 	"\n" +
 	"embeddings\x18\x01 \x03(\v2\x12.ktms.v1.EmbeddingR\n" +
@@ -688,7 +740,9 @@ const file_ktms_v1_media_proto_rawDesc = "" +
 	"\x0eresolved_model\x18\x03 \x01(\tR\rresolvedModel\x12'\n" +
 	"\x0fresolved_vendor\x18\x04 \x01(\tR\x0eresolvedVendor\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestIdB\x89\x01\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x1c\n" +
+	"\tplacement\x18\x06 \x01(\tR\tplacement\x12%\n" +
+	"\x0edropped_params\x18\a \x03(\tR\rdroppedParamsB\x89\x01\n" +
 	"\vcom.ktms.v1B\n" +
 	"MediaProtoP\x01Z1github.com/ai-process/ktms/api/gen/ktms/v1;ktmsv1\xa2\x02\x03KXX\xaa\x02\aKtms.V1\xca\x02\aKtms\\V1\xe2\x02\x13Ktms\\V1\\GPBMetadata\xea\x02\bKtms::V1b\x06proto3"
 
