@@ -1,26 +1,25 @@
 package anthropic
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 // answer adds a turn of the assistant: its thinking, its text and its calls.
 func (e *encoder) answer(path string, m *ktmsv1.Message) {
-	var thoughts []thought
+	var order claude.Order
 	if e.Carries(vendors.MessageOpaque, m.GetOpaque() != "") {
-		thoughts = openThoughts(e.target.Model, m.GetOpaque())
+		order = claude.Open(vendors.Anthropic, e.target.Model, m.GetOpaque())
 	}
-	e.Carries(vendors.MessageReasoning, m.GetReasoning() != "" && thoughts == nil)
+	e.Carries(vendors.MessageReasoning, m.GetReasoning() != "" && !order.Thinks())
 
 	texts := e.content(path, "assistant", m)
 	calls := make([]*toolUse, 0, len(m.GetToolCalls()))
@@ -31,13 +30,13 @@ func (e *encoder) answer(path string, m *ktmsv1.Message) {
 			calls, uses = append(calls, call), append(uses, use)
 		}
 	}
-	blocks := arrange(thoughts, wholeText(m), texts, calls, uses)
+	blocks := arrange(&order, wholeText(m), texts, calls, uses)
 	e.marks(path, m, blocks)
-	if len(texts) == 0 && len(uses) == 0 {
-		return // thinking without an answer is no turn
+	if len(blocks) == 0 {
+		return
 	}
 	e.say("assistant", blocks)
-	e.talk.calls = append(e.talk.calls, calls...)
+	e.talk.expect(calls)
 }
 
 // wholeText is the text of a message that is nothing but text, as the vendor wrote it.
@@ -56,42 +55,29 @@ func wholeText(m *ktmsv1.Message) string {
 	return out.String()
 }
 
-// arrange puts the blocks of a turn in the order in which the vendor wrote them, if the thoughts tell, and else thinking
-// first, then the text, then the calls.
-func arrange(thoughts []thought, whole string, texts []*block, calls []*toolUse, uses []*block) []*block {
-	out := make([]*block, 0, len(thoughts)+len(texts)+len(uses))
-	cut := 0 // of the whole text
-	var cuts []*block
-	taken := make([]bool, len(uses))
-	for _, th := range thoughts {
+// arrange puts the blocks of a turn in the order in which the vendor wrote them, if the state tells. Thinking without
+// anything after it is none that the vendor takes back, and a turn of nothing else is no turn.
+func arrange(order *claude.Order, whole string, texts []*block, calls []*toolUse, uses []*block) []*block {
+	ids := make([]string, len(calls))
+	for i, c := range calls {
+		ids[i] = c.id
+	}
+	pieces, untold := order.Arrange(whole, ids)
+	out := make([]*block, 0, len(pieces)+len(texts))
+	for _, p := range pieces {
 		switch {
-		case th.raw != nil:
-			out = append(out, &block{raw: th.raw})
-		case th.text > 0:
-			end := cut + th.text
-			if end > len(whole) || end < len(whole) && !utf8.RuneStart(whole[end]) {
-				continue // the text is another one
-			}
-			cuts = appendText(cuts[:0], whole[cut:end])
-			out = append(out, cuts...)
-			cut = end
+		case p.Thought != nil:
+			out = append(out, &block{raw: p.Thought.AppendJSON(nil)})
+		case p.Call >= 0:
+			out = append(out, uses[p.Call])
+		case p.Rest && untold:
+			out = append(out, texts...)
 		default:
-			for i, c := range calls {
-				if c.id == th.call && !taken[i] {
-					taken[i], out = true, append(out, uses[i])
-					break
-				}
-			}
+			out = appendText(out, p.Text)
 		}
 	}
-	if cut > 0 {
-		texts = appendText(nil, whole[cut:])
-	}
-	out = append(out, texts...)
-	for i, use := range uses {
-		if !taken[i] {
-			out = append(out, use)
-		}
+	for len(out) > 0 && out[len(out)-1].raw != nil {
+		out = out[:len(out)-1]
 	}
 	return out
 }
@@ -105,7 +91,7 @@ func (e *encoder) toolUse(path string, c *ktmsv1.ToolCall) (*toolUse, *block) {
 		input = json.RawMessage("{}")
 	}
 	if _, err := openaiapi.ParseMembers(input); err != nil {
-		e.Wrong(path+".arguments", "is not a JSON object")
+		e.Refuse(path+".arguments", "the vendor takes JSON objects alone, and these are none") // an answer that was cut, mostly
 	}
 	use := &toolUse{id: c.GetId(), wire: e.toolID(c.GetId())}
 	e.talk.named = append(e.talk.named, c.GetName())
@@ -123,7 +109,9 @@ const maxToolID = 128
 // the same ids, so that the vendor's prompt cache still works.
 func (e *encoder) toolID(id string) string {
 	wire := id
-	for n := 0; wire == "" || len(wire) > maxToolID || strings.Trim(wire, wordChars) != "" || e.talk.ids[wire]; n++ {
+	for wire == "" || len(wire) > maxToolID || strings.Trim(wire, wordChars) != "" || e.talk.ids[wire] {
+		n := e.talk.repeats[id] // goes on from the last time, since one id may come thousands of times
+		e.talk.repeats[id]++
 		wire = "toolu_" + digest(fmt.Sprintf("%d:%s", n, id))
 	}
 	e.talk.ids[wire] = true
@@ -134,95 +122,4 @@ func (e *encoder) toolID(id string) string {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:12])
-}
-
-// A thought is an element of Choice.opaque: a thinking block as the vendor wrote it, or, where thinking came between
-// other blocks, the length of a text or the id of a call that stands there.
-type thought struct {
-	raw  json.RawMessage
-	text int
-	call string
-}
-
-// sealThoughts packs the thoughts of an answer. What follows the last thinking needs no place.
-func sealThoughts(model string, thoughts []thought) string {
-	for len(thoughts) > 0 && thoughts[len(thoughts)-1].raw == nil {
-		thoughts = thoughts[:len(thoughts)-1]
-	}
-	if len(thoughts) == 0 {
-		return ""
-	}
-	state := []byte{'['}
-	for i, th := range thoughts {
-		if i > 0 {
-			state = append(state, ',')
-		}
-		switch {
-		case th.raw != nil:
-			state = append(state, th.raw...)
-		case th.text > 0:
-			state = fmt.Appendf(state, "%d", th.text)
-		default:
-			state = openaiapi.AppendString(state, th.call)
-		}
-	}
-	return vendors.SealOpaque(vendors.Anthropic, model, append(state, ']'))
-}
-
-// openThoughts unpacks them; nil if they are another model's or damaged. Callers can make up a state, so that nothing but
-// thinking comes out of it.
-func openThoughts(model, opaque string) []thought {
-	state := vendors.OpenOpaque(vendors.Anthropic, model, opaque)
-	var elements []json.RawMessage
-	if state == nil || json.Unmarshal(state, &elements) != nil {
-		return nil
-	}
-	thoughts := make([]thought, 0, len(elements))
-	for _, element := range elements {
-		var th thought
-		var err error
-		switch element = bytes.TrimSpace(element); element[0] {
-		case '{':
-			if !isThinking(element) {
-				return nil
-			}
-			th.raw = element
-		case '"':
-			err = json.Unmarshal(element, &th.call)
-		default:
-			err = json.Unmarshal(element, &th.text)
-		}
-		if err != nil || th.raw == nil && th.call == "" && th.text <= 0 {
-			return nil
-		}
-		thoughts = append(thoughts, th)
-	}
-	return thoughts
-}
-
-// thinkingMembers are the members of the blocks that may come out of a state, each with its text.
-var thinkingMembers = map[string][]string{
-	"thinking": {"type", "thinking", "signature"}, "redacted_thinking": {"type", "data"},
-}
-
-func isThinking(object []byte) bool {
-	members, err := openaiapi.ParseMembers(object)
-	if err != nil {
-		return false
-	}
-	var kind string
-	if json.Unmarshal(members.Get("type"), &kind) != nil {
-		return false
-	}
-	known := thinkingMembers[kind]
-	if len(known) == 0 || len(members) < len(known) {
-		return false
-	}
-	for _, name := range known {
-		var text *string
-		if json.Unmarshal(members.Get(name), &text) != nil || text == nil {
-			return false
-		}
-	}
-	return true
 }

@@ -4,121 +4,88 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
-const (
-	cacheControl = "cache_control"
-	// maxBreakpoints is how many breakpoints the vendor takes in one request.
-	maxBreakpoints = 4
-)
+const cacheControl = "cache_control"
 
-// ephemeral is the breakpoint that Keystone sets itself; it lasts five minutes.
-var ephemeral = []byte(`{"type":"ephemeral"}`)
-
-// mark reads a caller's cache_control; nil if there is none, or not one that the vendor takes.
-func (e *encoder) mark(value json.RawMessage) []byte {
+// mark reads a caller's cache_control; None if there is none, or not one that the vendor takes.
+func (e *encoder) mark(value json.RawMessage) claude.Lifetime {
 	if value == nil || string(value) == "null" {
-		return nil
+		return claude.None
 	}
 	members, err := openaiapi.ParseMembers(value)
+	lifetime, ephemeral, known := claude.FiveMinutes, false, err == nil
 	for _, m := range members {
-		known := m.Name == "type" && string(m.Value) == `"ephemeral"` ||
-			m.Name == "ttl" && (string(m.Value) == `"5m"` || string(m.Value) == `"1h"`)
-		if !known {
-			members = nil
-			break
+		switch text := string(m.Value); {
+		case m.Name == "type" && text == `"ephemeral"`:
+			ephemeral = true
+		case m.Name == "ttl" && text == `"1h"`:
+			lifetime = claude.Hour
+		case m.Name == "ttl" && (text == `"5m"` || text == "null"):
+		default:
+			known = false
 		}
 	}
-	if err != nil || members.Get("type") == nil {
+	if !known || !ephemeral {
 		e.Drop(cacheControl)
-		return nil
+		return claude.None
 	}
-	return value
+	return lifetime
 }
 
-// lasting reports whether a breakpoint lasts an hour.
-func lasting(mark []byte) bool {
-	members, err := openaiapi.ParseMembers(mark)
-	return err == nil && string(members.Get("ttl")) == `"1h"`
+// breakpoint writes a breakpoint, if there is one.
+func (w *writer) breakpoint(lifetime claude.Lifetime) {
+	switch lifetime {
+	case claude.None:
+	case claude.FiveMinutes:
+		w.raw(cacheControl, []byte(`{"type":"ephemeral"}`))
+	case claude.Hour:
+		w.raw(cacheControl, []byte(`{"type":"ephemeral","ttl":"1h"}`))
+	}
 }
 
 // breakpoints holds the caller's breakpoints to the vendor's rules and adds Keystone's own where the model asks for them:
-// after the latest turn of a conversation, after the instructions and after the tools, as far as there is room.
+// after the latest turn of a conversation, after the instructions, after the tools, and after the user's turn before, as
+// far as there is room. The vendor looks back for what it has over 20 blocks alone, which one turn may exceed.
 func (e *encoder) breakpoints() {
-	places := e.places()
-	count, short := 0, false
-	lastHour := -1 // the last place with a breakpoint of an hour
-	for i, at := range places {
-		if *at == nil {
-			continue
-		}
-		hour := lasting(*at)
-		if count == maxBreakpoints || hour && short { // the vendor wants those of an hour first
-			*at = nil
-			e.Drop(cacheControl)
-			continue
-		}
-		if hour {
-			lastHour = i
-		} else {
-			short = true
-		}
-		count++
+	var places []claude.Place
+	var marks []*claude.Lifetime
+	add := func(mark *claude.Lifetime, head bool) {
+		places, marks = append(places, claude.Place{Head: head, Set: *mark}), append(marks, mark)
 	}
-	if !slices.Contains(e.target.Capabilities, "prompt_cache") {
-		return
-	}
-	for _, at := range e.wanted() {
-		i := slices.Index(places, at)
-		if *at == nil && count < maxBreakpoints && i > lastHour {
-			*at = ephemeral
-			count++
-		}
-	}
-}
-
-// places are all that can have a breakpoint, in the order of the prompt: tools, system, messages.
-func (e *encoder) places() []*[]byte {
-	var out []*[]byte
+	tools, system, latest, before := -1, -1, -1, -1
 	for _, t := range e.tools {
-		out = append(out, &t.cache)
+		add(&t.cache, true)
+		tools = len(places) - 1
 	}
 	for _, b := range e.system {
-		out = append(out, &b.cache)
+		add(&b.cache, true)
+		system = len(places) - 1
 	}
 	for _, t := range e.turns {
+		at := -1
 		for _, b := range t.blocks {
 			if b.raw == nil {
-				out = append(out, &b.cache)
+				add(&b.cache, false)
+				at = len(places) - 1
 			}
 		}
-	}
-	return out
-}
-
-// wanted are the places for Keystone's own, the one that saves most first.
-func (e *encoder) wanted() []*[]byte {
-	var out []*[]byte
-	users := 0
-	for _, t := range e.turns {
 		if t.role == "user" {
-			users++
+			before, latest = latest, at
 		}
 	}
-	if users > 1 {
-		for _, b := range slices.Backward(e.turns[len(e.turns)-1].blocks) {
-			if b.raw == nil {
-				out = append(out, &b.cache)
-				break
-			}
+	if claude.Trim(places) {
+		e.Drop(cacheControl)
+	}
+	if slices.Contains(e.target.Capabilities, "prompt_cache") {
+		if before < 0 { // nothing tells that a conversation goes on
+			latest = -1
 		}
+		claude.Add(places, latest, system, tools, before)
 	}
-	if n := len(e.system); n > 0 {
-		out = append(out, &e.system[n-1].cache)
+	for i, mark := range marks {
+		*mark = places[i].Set
 	}
-	if n := len(e.tools); n > 0 {
-		out = append(out, &e.tools[n-1].cache)
-	}
-	return out
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
 // wireMessage is an answer.
@@ -55,33 +57,11 @@ func decode(t vendors.Target, names map[string]string, body []byte) (*ktmsv1.Gen
 	if wire.Type == "error" || wire.Error != nil && string(wire.Error) != "null" {
 		return nil, apiError(t, 0, readError(body))
 	}
-	if wire.StopReason == "" {
-		return nil, unavailable(t, "answered without a message that has an end")
+	choice, failed := wire.choice(t, names)
+	if failed != nil {
+		failed.Usage = wire.Usage.counted() // an answer that is of no use is billed all the same
+		return nil, failed
 	}
-	choice := &ktmsv1.Choice{Refusal: wire.StopDetails.explanation()}
-	var thoughts []thought
-	for _, raw := range wire.Content {
-		var b wireBlock
-		if err := json.Unmarshal(raw, &b); err != nil {
-			return nil, garbled(t, err)
-		}
-		switch b.Type {
-		case "text":
-			choice.Text += b.Text
-			thoughts = append(thoughts, thought{text: len(b.Text)})
-		case "thinking":
-			choice.Reasoning += b.Thinking
-		case "tool_use":
-			call := &ktmsv1.ToolCall{Id: callID(b.ID, len(choice.GetToolCalls())), Type: "function", Name: ownName(names, b.Name), Arguments: arguments(b.Input)}
-			choice.ToolCalls = append(choice.ToolCalls, call)
-			thoughts = append(thoughts, thought{call: call.GetId()})
-		}
-		if b.binding() {
-			thoughts = append(thoughts, thought{raw: raw})
-		}
-	}
-	choice.FinishReason, choice.RawFinishReason = finish(wire.StopReason, len(choice.GetToolCalls()) > 0)
-	choice.Opaque = sealThoughts(t.Model, thoughts)
 	out := &ktmsv1.GenerateTextResponse{
 		VendorResponseId: wire.ID, VendorModel: wire.Model, Choices: []*ktmsv1.Choice{choice}, Usage: wire.Usage.counted(),
 	}
@@ -91,9 +71,52 @@ func decode(t vendors.Target, names map[string]string, body []byte) (*ktmsv1.Gen
 	return out, nil
 }
 
-// binding reports whether the vendor wants a block back: thinking that is signed, or that nobody but the vendor can read.
-func (b *wireBlock) binding() bool {
-	return b.Type == "thinking" && b.Signature != "" || b.Type == "redacted_thinking" && b.Data != ""
+// choice reads the blocks of an answer.
+func (wire *wireMessage) choice(t vendors.Target, names map[string]string) (*ktmsv1.Choice, *vendors.Error) {
+	if wire.StopReason == "" {
+		return nil, unavailable(t, "answered without a message that has an end")
+	}
+	if len(wire.Content) > maxBlocks {
+		return nil, tooMany(t)
+	}
+	choice := &ktmsv1.Choice{Refusal: wire.StopDetails.explanation()}
+	var order claude.Order
+	var said, reasoning strings.Builder
+	for _, raw := range wire.Content {
+		var b wireBlock
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return nil, garbled(t, err)
+		}
+		switch b.Type {
+		case "text":
+			said.WriteString(b.Text)
+			order.Text(len(b.Text))
+		case "thinking":
+			reasoning.WriteString(b.Thinking)
+			order.Think(claude.Thought{Thinking: b.Thinking, Signature: b.Signature})
+		case "redacted_thinking":
+			order.Think(claude.Thought{Redacted: b.Data})
+		case "tool_use":
+			if b.Name == "" {
+				return nil, nameless(t)
+			}
+			call := &ktmsv1.ToolCall{Id: callID(b.ID, len(choice.GetToolCalls())), Type: "function", Name: ownName(names, b.Name), Arguments: arguments(b.Input)}
+			choice.ToolCalls = append(choice.ToolCalls, call)
+			order.Call(call.GetId())
+		}
+	}
+	choice.Text, choice.Reasoning = said.String(), reasoning.String()
+	choice.FinishReason, choice.RawFinishReason = finish(wire.StopReason, len(choice.GetToolCalls()) > 0)
+	choice.Opaque = order.Seal(vendors.Anthropic, t.Model)
+	return choice, nil
+}
+
+func tooMany(t vendors.Target) *vendors.Error {
+	return unavailable(t, "answered with more content blocks than can be")
+}
+
+func nameless(t vendors.Target) *vendors.Error {
+	return unavailable(t, "answered with a tool call without a name")
 }
 
 // arguments are the input of a call as JSON text. A call without any has an empty object.

@@ -6,12 +6,9 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
-
-// defaultMaxTokens is the ceiling of the answer where neither the request nor the catalogue names one: the vendor
-// demands a number, and every model takes this one.
-const defaultMaxTokens = 4096
 
 // encoded is a request on its way.
 type encoded struct {
@@ -28,7 +25,7 @@ type encoder struct {
 	*vendors.Ledger
 	target vendors.Target
 	req    *ktmsv1.GenerateTextRequest
-	gen    generation
+	gen    claude.Generation
 
 	system []*block
 	turns  []*turn
@@ -50,12 +47,14 @@ type encoder struct {
 	enforced bool
 	beta     string
 	names    map[string]string // of tools, by their wire names
+	declared map[string]bool   // the wire names of the tools
 }
 
 func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*encoded, *vendors.Error) {
+	gen, _ := claude.GenerationOf(t.Model)
 	e := &encoder{
-		Ledger: vendors.NewLedger(t.Vendor, fieldsOf(t.Model)), target: t, req: req, gen: generationOf(t.Model),
-		names: map[string]string{},
+		Ledger: vendors.NewLedger(t.Vendor, fieldsOf(t.Model)), target: t, req: req, gen: gen,
+		names: map[string]string{}, declared: map[string]bool{},
 	}
 	e.conversation()
 	if failed := e.Failed(); failed != nil {
@@ -78,7 +77,7 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*en
 	return &encoded{body: e.write(stream), dropped: dropped, enforced: e.enforced, beta: e.beta, names: e.names}, nil
 }
 
-// ceiling decides on max_tokens. More than the model has would be refused, and cannot come.
+// ceiling decides on max_tokens, which the vendor demands. More than the model has would be refused, and cannot come.
 func (e *encoder) ceiling() {
 	most := e.target.MaxOutputTokens
 	switch {
@@ -90,23 +89,23 @@ func (e *encoder) ceiling() {
 	case most > 0:
 		e.maxTokens = most
 	default:
-		e.maxTokens = defaultMaxTokens
+		e.maxTokens = e.gen.Ceiling(e.req.GetReasoningEffort())
 	}
 }
 
 // sampling. What the vendor does anyway is not reported where it cannot be said.
 func (e *encoder) sampling() {
 	r := e.req
-	manual := e.thinking == "enabled" // takes the defaults alone
-	if e.Carries(vendors.Temperature, r.Temperature != nil && (e.gen.sampling || r.GetTemperature() != 1)) {
-		if manual && r.GetTemperature() != 1 {
+	thinks := e.thinking == "enabled" || e.thinking == "adaptive" // takes the defaults alone
+	if e.Carries(vendors.Temperature, r.Temperature != nil && (e.gen.Sampling || r.GetTemperature() != 1)) {
+		if thinks && r.GetTemperature() != 1 {
 			e.Drop(vendors.Temperature.Param())
 		} else {
 			e.temperature = new(min(r.GetTemperature(), 1))
 		}
 	}
-	if e.Carries(vendors.TopP, r.TopP != nil && (e.gen.sampling || r.GetTopP() != 1)) {
-		if manual || e.gen.oneSampler && e.temperature != nil {
+	if e.Carries(vendors.TopP, r.TopP != nil && (e.gen.Sampling || r.GetTopP() != 1)) {
+		if thinks || e.gen.OneSampler && e.temperature != nil {
 			if r.GetTopP() != 1 {
 				e.Drop(vendors.TopP.Param())
 			}
@@ -115,7 +114,7 @@ func (e *encoder) sampling() {
 		}
 	}
 	if e.Carries(vendors.TopK, r.TopK != nil) {
-		if manual {
+		if thinks {
 			e.Drop(vendors.TopK.Param())
 		} else {
 			e.topK = r.TopK
@@ -178,9 +177,9 @@ func (e *encoder) extra(path, text string, known ...string) openaiapi.Members {
 	var kept openaiapi.Members
 	for _, m := range members {
 		switch {
+		case string(m.Value) == "null": // says nothing
 		case slices.Contains(known, m.Name):
 			kept.Add(m.Name, m.Value)
-		case string(m.Value) == "null": // says nothing
 		default:
 			e.Drop(m.Name)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
@@ -163,7 +164,6 @@ func TestWrongHistories(t *testing.T) {
 		"no call":         {say(user, "u"), result("id-2", "r")},
 		"twice":           {say(user, "u"), asks, result("id-2", "r"), result("id-2", "r"), result("id-1", "r")},
 		"after the next":  {say(user, "u"), asks, say(user, "v"), say(assistant, "a"), result("id-2", "r"), result("id-1", "r")},
-		"bad arguments":   {say(user, "u"), {Role: assistant, ToolCalls: []*ktmsv1.ToolCall{{Id: "id-2", Name: "f", Arguments: `[1]`}}}, result("id-2", "r")},
 		"no role":         {{Text: "id-2"}},
 		"half an effort":  {say(user, "u"), asks, result("id-1", "r")},
 		"broken data URL": {{Role: user, Parts: []*ktmsv1.ContentPart{{Part: &ktmsv1.ContentPart_Image{Image: &ktmsv1.ImagePart{Source: &ktmsv1.ImagePart_Url{Url: "data:image/png;base64,§"}}}}}}},
@@ -173,6 +173,44 @@ func TestWrongHistories(t *testing.T) {
 			if failed == nil || failed.Kind != vendors.Invalid || strings.Contains(name, "id-") && !strings.Contains(failed.Message, "id-2") {
 				t.Errorf("%s: %v %v", name, out, failed)
 			}
+		}
+	}
+}
+
+// TestCutArguments: an answer that was cut left half a call in the history. Another vendor may take it.
+func TestCutArguments(t *testing.T) {
+	for _, arguments := range []string{`[1]`, `{"a":`, `null`} {
+		_, failed := encode(target("claude-opus-5-5"), &request{Tools: function(), Messages: []*ktmsv1.Message{
+			say(user, "u"), {Role: assistant, ToolCalls: []*ktmsv1.ToolCall{{Id: "a", Name: "f", Arguments: arguments}}}, result("a", "r")}}, false)
+		if failed == nil || failed.Kind != vendors.Unsupported {
+			t.Errorf("%s: %v", arguments, failed)
+		}
+	}
+}
+
+// TestManyCalls: thousands of calls with one id take no time, and keep their results.
+func TestManyCalls(t *testing.T) {
+	const n = 20_000
+	calls := &ktmsv1.Message{Role: assistant}
+	messages := []*ktmsv1.Message{say(user, "u"), calls}
+	for i := range n {
+		call := uses("a")
+		call.Name = fmt.Sprintf("f%d", i)
+		calls.ToolCalls = append(calls.ToolCalls, call)
+		messages = append(messages, result("a", fmt.Sprintf("r%d.", i)))
+	}
+	began := time.Now()
+	out, failed := encode(target("claude-opus-5-5"), &request{Messages: messages}, false)
+	if failed != nil || time.Since(began) > 10*time.Second {
+		t.Fatalf("%v after %v", failed, time.Since(began))
+	}
+	var w wire
+	if err := json.Unmarshal(out.body, &w); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range w.Messages[2].Content {
+		if string(b["tool_use_id"]) != string(w.Messages[1].Content[i]["id"]) || !strings.Contains(string(b["content"]), fmt.Sprintf("r%d.", i)) {
+			t.Fatalf("result %d: %s", i, b["content"])
 		}
 	}
 }
@@ -235,13 +273,19 @@ func TestThinking(t *testing.T) {
 		maxTokens     int64
 		dropped       bool
 	}{
-		{"claude-opus-5-5", "none", 0, 0, "", 0, "", 4096, true},
+		{"claude-opus-5-5", "none", 0, 0, "", 0, "", 28672, true},
 		{"claude-haiku-5-5", "none", 0, 0, "disabled", 0, "", 4096, false},
-		{"claude-opus-5-5", "minimal", 0, 0, "", 0, "low", 4096, false},
+		{"claude-opus-5-5", "minimal", 0, 0, "", 0, "low", 6144, false},
 		{"claude-opus-5-5", "xhigh", 0, 64000, "", 0, "xhigh", 64000, false},
+		{"claude-opus-5-5", "", 0, 0, "", 0, "", 28672, false},
+		{"claude-opus-5-5", "max", 0, 0, "", 0, "max", 64000, false},
+		{"claude-opus-5-5", "max", 5000, 0, "", 0, "max", 5000, false},
+		{"claude-opus-4-20250514", "max", 0, 0, "enabled", 27904, "", 32000, false},
+		{"glm-4.6", "high", 0, 0, "", 0, "", 4096, true},
+		{"glm-4.6", "none", 0, 0, "", 0, "", 4096, false},
 		{"claude-opus-5", "none", 0, 0, "disabled", 0, "", 4096, false},
-		{"claude-opus-4-8", "max", 0, 0, "adaptive", 0, "max", 4096, false},
-		{"claude-sonnet-4-6", "xhigh", 0, 0, "adaptive", 0, "high", 4096, false},
+		{"claude-opus-4-8", "max", 0, 0, "adaptive", 0, "max", 64000, false},
+		{"claude-sonnet-4-6", "xhigh", 0, 0, "adaptive", 0, "high", 28672, false},
 		{"claude-haiku-4-5-20251001", "high", 0, 0, "enabled", 24576, "", 28672, false},
 		{"claude-haiku-4-5-20251001", "high", 0, 6000, "enabled", 3000, "", 6000, false},
 		{"claude-haiku-4-5-20251001", "low", 3000, 0, "enabled", 1500, "", 3000, false},
@@ -250,7 +294,7 @@ func TestThinking(t *testing.T) {
 		{"claude-haiku-4-5-20251001", "", 9000, 8192, "", 0, "", 8192, false},
 		{"claude-3-5-haiku-latest", "none", 0, 0, "", 0, "", 4096, false},
 		{"claude-3-5-haiku-latest", "high", 0, 0, "", 0, "", 4096, true},
-		{"claude-opus-5-5", "enormous", 0, 0, "", 0, "", 4096, true},
+		{"claude-opus-5-5", "enormous", 0, 0, "", 0, "", 28672, true},
 	} {
 		to := target(c.model)
 		to.MaxOutputTokens = int64(c.most)
@@ -258,6 +302,45 @@ func TestThinking(t *testing.T) {
 		if w.Think.Type != c.think || w.Think.Budget != c.budget || w.Output.Effort != c.wireEffort || w.MaxTokens != c.maxTokens || slices.Contains(out.dropped, "reasoning_effort") != c.dropped {
 			t.Errorf("%+v: dropped %v, %s", c, out.dropped, out.body)
 		}
+	}
+}
+
+// TestAdaptiveThinking: the vendor takes no sampling beside it either, nor a demand for a call where it is always on.
+func TestAdaptiveThinking(t *testing.T) {
+	out, w := encodes(t, target("claude-opus-4-6"), &request{
+		Messages: []*ktmsv1.Message{say(user, "u")}, ReasoningEffort: "high", Temperature: new(0.2), TopP: new(0.5), TopK: new(int32(5)),
+	})
+	if w.Think.Type != "adaptive" || !slices.Equal(out.dropped, []string{"temperature", "top_p", "top_k"}) {
+		t.Errorf("%v %s", out.dropped, out.body)
+	}
+	for _, effort := range []string{"", "low", "none"} {
+		out, w := encodes(t, target("claude-opus-5"), &request{
+			Messages: []*ktmsv1.Message{say(user, "u")}, ReasoningEffort: effort, Tools: function(),
+			ToolChoice: &ktmsv1.ToolChoice{Mode: ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED},
+		})
+		if w.Think.Type != "disabled" || w.Choice.Type != "any" || len(out.dropped) > 0 || effort == "low" && w.Output.Effort != "low" {
+			t.Errorf("%s: %v %s", effort, out.dropped, out.body)
+		}
+	}
+}
+
+// TestOtherModels: what a server that imitates the API serves is held to none of the rules for Claude, and enforces
+// nothing that is known.
+func TestOtherModels(t *testing.T) {
+	out, failed := encode(target("glm-4.6"), &request{
+		Messages: []*ktmsv1.Message{say(user, "u")}, Tools: function(), ToolChoice: &ktmsv1.ToolChoice{Mode: ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_REQUIRED},
+		Temperature: new(0.2), TopP: new(0.5), TopK: new(int32(5)), ResponseSchemaJson: `{"type":"object","properties":{},"additionalProperties":false}`,
+	}, false)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	for _, want := range []string{`"temperature":0.2,"top_p":0.5,"top_k":5`, `"tool_choice":{"type":"any"}`, schemaOnly[:30]} {
+		if !strings.Contains(string(out.body), want) {
+			t.Errorf("no %s in %s", want, out.body)
+		}
+	}
+	if out.enforced || len(out.dropped) > 0 || strings.Contains(string(out.body), "output_config") || strings.Contains(string(out.body), `"thinking"`) {
+		t.Errorf("%v %v %s", out.enforced, out.dropped, out.body)
 	}
 }
 
@@ -282,7 +365,7 @@ func TestManualThinking(t *testing.T) {
 	if out, w := encodes(t, to, req); w.Think.Type != "" || !slices.Equal(out.dropped, []string{"reasoning_effort"}) {
 		t.Errorf("%v %s", out.dropped, out.body)
 	}
-	req.Messages[1].Opaque = sealThoughts(to.Model, []thought{{raw: json.RawMessage(`{"type":"thinking","thinking":"t","signature":"s"}`)}})
+	req.Messages[1].Opaque = vendors.SealOpaque(vendors.Anthropic, to.Model, []byte(`[{"type":"thinking","thinking":"t","signature":"s"}]`))
 	if out, w := encodes(t, to, req); w.Think.Type != "enabled" || len(out.dropped) > 0 {
 		t.Errorf("%v %s", out.dropped, out.body)
 	}
@@ -329,10 +412,10 @@ func TestExtras(t *testing.T) {
 			{Role: assistant, ToolCalls: []*ktmsv1.ToolCall{{Id: "a", Name: "f", ExtraJson: `{"index":0}`}}},
 			{Role: toolRole, ToolCallId: "a", Text: "r"},
 		},
-		Tools:     []*ktmsv1.Tool{{Name: "f", ExtraJson: `{"input_examples":[{"a":1.0}],"cache":1}`}},
+		Tools:     []*ktmsv1.Tool{{Name: "f", ExtraJson: `{"input_examples":[{"a":1.0}],"cache":1}`}, {Name: "g", ExtraJson: `{"input_examples":null,"cache_control":null}`}},
 		ExtraJson: `{"user":"u","modalities":["text"]}`,
 	})
-	if !slices.Equal(out.dropped, []string{"weight", "index", "cache", "user", "modalities"}) || !strings.Contains(string(out.body), `"input_examples":[{"a":1.0}]`) {
+	if !slices.Equal(out.dropped, []string{"weight", "index", "cache", "user", "modalities"}) || !strings.Contains(string(out.body), `"input_examples":[{"a":1.0}]`) || strings.Contains(string(out.body), "null") {
 		t.Errorf("%v %s", out.dropped, out.body)
 	}
 }

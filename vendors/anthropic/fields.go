@@ -1,34 +1,37 @@
 package anthropic
 
-import "github.com/ai-process/ktms/vendors"
+import (
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
+)
 
 // Fields implements vendors.Vendor.
 func (v *Vendor) Fields(_, model string) vendors.Table { return fieldsOf(model) }
 
 // fieldsOf is the table of one model.
 func fieldsOf(model string) vendors.Table {
-	g := generationOf(model)
+	g, _ := claude.GenerationOf(model)
 	rows := vendors.Table{}
-	if g.sampling {
+	if g.Sampling {
 		rows[vendors.Temperature] = vendors.Support{How: vendors.Translated, Note: "0 to 1; more becomes 1"}
 		rows[vendors.TopP] = vendors.Support{How: vendors.Native}
 		rows[vendors.TopK] = vendors.Support{How: vendors.Native}
-		if g.oneSampler {
+		if g.OneSampler {
 			rows[vendors.TopP] = vendors.Support{How: vendors.Native, Note: "dropped beside temperature"}
 		}
 	}
-	if !g.forced {
+	if !g.Forced {
 		asked := vendors.Support{How: vendors.Translated, Note: "asked for in the system text; Keystone checks answers in one piece"}
 		rows[vendors.ToolChoiceRequired], rows[vendors.ToolChoiceFunction] = asked, asked
 	}
-	switch g.style {
-	case never:
+	switch g.Style {
+	case claude.Never:
 		rows[vendors.ReasoningEffort] = vendors.Support{How: vendors.Dropped, Note: "the model does not think"}
-	case budgeted:
+	case claude.Budgeted:
 		rows[vendors.ReasoningEffort] = vendors.Support{How: vendors.Translated, Note: "a budget of thinking tokens; none switches thinking off"}
-	case onRequest, always:
+	case claude.OnRequest, claude.Always:
 	}
-	if !g.schemas {
+	if !g.Schemas {
 		said := vendors.Support{How: vendors.Translated, Note: "said in the system text, not enforced"}
 		rows[vendors.ResponseSchema], rows[vendors.ResponseSchemaJSON] = said, said
 		rows[vendors.ToolStrict] = vendors.Support{How: vendors.Dropped}

@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/openaiapi"
@@ -55,7 +54,7 @@ func (e *encoder) responseFormat() {
 	}
 	e.Carries(vendors.SchemaStrict, r.ResponseSchemaStrict != nil)
 	whole := e.titled(s.JSON())
-	if !e.gen.schemas {
+	if !e.gen.Schemas {
 		e.system = appendText(e.system, schemaOnly+string(whole))
 		return
 	}
@@ -67,7 +66,7 @@ func (e *encoder) responseFormat() {
 	for _, keyword := range moved {
 		e.Drop(vendors.ResponseSchema.Param() + "." + keyword)
 	}
-	if loose(s.JSON(), moved) {
+	if s.Narrowed() {
 		e.system = appendText(e.system, schemaOnly+string(whole))
 		return
 	}
@@ -97,30 +96,4 @@ func (e *encoder) titled(text json.RawMessage) json.RawMessage {
 		first.Add("description", openaiapi.AppendString(nil, description))
 	}
 	return append(first, members...).AppendJSON(nil)
-}
-
-// loose reports whether the vendor would allow less than a schema does: it closes every object, so that one with members
-// of any name could only be empty.
-func loose(adapted json.RawMessage, moved []string) bool {
-	var tree any
-	return slices.Contains(moved, "additionalProperties") || json.Unmarshal(adapted, &tree) != nil || hasAnyObject(tree)
-}
-
-// hasAnyObject looks for objects without properties. Seeing one too many, among the values of an enum, does no harm.
-func hasAnyObject(tree any) bool {
-	switch node := tree.(type) {
-	case []any:
-		return slices.ContainsFunc(node, hasAnyObject)
-	case map[string]any:
-		kinds, _ := node["type"].([]any)
-		if node["properties"] == nil && (node["type"] == "object" || slices.Contains(kinds, any("object"))) {
-			return true
-		}
-		for _, inner := range node {
-			if hasAnyObject(inner) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -7,6 +7,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
 const (
@@ -21,10 +22,21 @@ const (
 // conversation is where the encoder stands in the turns.
 type conversation struct {
 	begun bool // the leading instructions are over
-	// calls are those of the assistant's turn before, and results the answers to them in the user's turn after it.
+	// calls are those of the assistant's turn before, and open those that wait for their results, by the caller's ids.
 	calls []*toolUse
-	ids   map[string]bool // that were used, on the wire
-	named []string        // the tools that were called
+	open  map[string][]*toolUse
+	// ids are those that were used, on the wire, and repeats counts how often each of the caller's had to be rewritten.
+	ids     map[string]bool
+	repeats map[string]int
+	named   []string // the tools that were called
+}
+
+// expect notes calls that the user's turn has to answer.
+func (c *conversation) expect(calls []*toolUse) {
+	c.calls = append(c.calls, calls...)
+	for _, call := range calls {
+		c.open[call.id] = append(c.open[call.id], call)
+	}
 }
 
 // toolUse is a call that waits for its result.
@@ -37,7 +49,7 @@ type toolUse struct {
 // conversation reads the instructions and the messages. The vendor wants user and assistant in turn, and the results of
 // all calls at the head of the turn after them.
 func (e *encoder) conversation() {
-	e.talk.ids = map[string]bool{}
+	e.talk.ids, e.talk.repeats, e.talk.open = map[string]bool{}, map[string]int{}, map[string][]*toolUse{}
 	r := e.req
 	if e.Carries(vendors.BaseSystemInstruction, r.GetBaseSystemInstruction() != "") {
 		e.system = appendText(e.system, r.GetBaseSystemInstruction())
@@ -98,7 +110,7 @@ func (e *encoder) content(path, role string, m *ktmsv1.Message) []*block {
 // marks puts the cache_control of a message on the last of its blocks that can have one.
 func (e *encoder) marks(path string, m *ktmsv1.Message, blocks []*block) {
 	mark := e.mark(e.extra(path+".extra_json", m.GetExtraJson(), cacheControl).Get(cacheControl))
-	if mark == nil {
+	if mark == claude.None {
 		return
 	}
 	for _, b := range slices.Backward(blocks) {
@@ -163,13 +175,13 @@ func (e *encoder) turn(role string) *turn {
 func (e *encoder) result(path string, m *ktmsv1.Message) {
 	b := &block{kind: "tool_result"}
 	for _, inner := range e.content(path, "tool", m) {
-		if inner.cache != nil {
-			b.cache, inner.cache = inner.cache, nil
+		if inner.cache != claude.None {
+			b.cache, inner.cache = inner.cache, claude.None
 		}
 		b.content = append(b.content, inner)
 	}
 	extra := e.extra(path+".extra_json", m.GetExtraJson(), cacheControl, "is_error")
-	if mark := e.mark(extra.Get(cacheControl)); mark != nil {
+	if mark := e.mark(extra.Get(cacheControl)); mark != claude.None {
 		b.cache = mark
 	}
 	switch flag := extra.Get("is_error"); string(flag) {
@@ -180,13 +192,14 @@ func (e *encoder) result(path string, m *ktmsv1.Message) {
 		e.Drop("is_error")
 	}
 	id := m.GetToolCallId()
-	at := slices.IndexFunc(e.talk.calls, func(c *toolUse) bool { return c.id == id && c.result == nil })
-	if at < 0 {
+	waiting := e.talk.open[id]
+	if len(waiting) == 0 {
 		e.Wrong(path+".tool_call_id", fmt.Sprintf("%q answers no call of the assistant's turn before it, or one that is answered already", id))
 		return
 	}
-	b.id = e.talk.calls[at].wire
-	e.talk.calls[at].result = b
+	e.talk.open[id] = waiting[1:]
+	b.id = waiting[0].wire
+	waiting[0].result = b
 	e.turn("user") // results alone make a turn
 }
 
@@ -197,6 +210,7 @@ func (e *encoder) settle() {
 	if len(calls) == 0 {
 		return
 	}
+	clear(e.talk.open)
 	results := make([]*block, 0, len(calls))
 	for _, c := range calls {
 		if c.result == nil {
@@ -228,7 +242,7 @@ func (e *encoder) end() {
 	if last.role != "assistant" {
 		return
 	}
-	if b := last.blocks[len(last.blocks)-1]; e.gen.prefill && e.thinking != "enabled" && e.format == nil && b.kind == "text" {
+	if b := last.blocks[len(last.blocks)-1]; e.gen.Prefill && e.thinking != "enabled" && e.format == nil && b.kind == "text" {
 		b.text = strings.TrimRight(b.text, " \t\r\n") // the vendor refuses blanks at the end
 		return
 	}

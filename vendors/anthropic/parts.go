@@ -11,6 +11,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
 // part writes one part of a message; nil if there is nothing to write.
@@ -45,7 +46,7 @@ func (e *encoder) part(path, role string, p *ktmsv1.ContentPart) *block {
 		switch mark := e.mark(extra.Get(cacheControl)); {
 		case b != nil:
 			b.cache = mark
-		case mark != nil:
+		case mark != claude.None:
 			e.Drop(cacheControl)
 		}
 	}

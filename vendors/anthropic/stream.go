@@ -6,7 +6,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
-	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
 // maxBlocks bounds what a server can make this process remember of one answer. A request may declare 512 tools.
@@ -44,17 +44,18 @@ type stream struct {
 	told   *ktmsv1.TokensUsage // the usage that was yielded
 
 	id, model string
+	begun     bool // the input was counted and told
+	counted   bool // the output, too
 	finished  bool
-	stopped   bool // message_stop came
+	stopped   bool // nothing more is to be read
 }
 
 // streamBlock is a content block that is coming, or came.
 type streamBlock struct {
 	wireBlock
 	index  int64 // the vendor's
-	raw    json.RawMessage
-	call   int // among the calls
-	length int // of the text
+	call   int   // among the calls
+	length int   // of the text
 	begun  bool
 	done   bool
 	// The thinking and the signature in pieces.
@@ -65,8 +66,24 @@ func newStream(t vendors.Target, names map[string]string) *stream {
 	return &stream{target: t, names: names}
 }
 
-// take reads the data of one event. Chunks may come together with an error that follows them.
+// take reads the data of one event. A failure after the finish took nothing away, and ends the stream.
 func (s *stream) take(name string, data []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
+	chunks, failed := s.read(name, data)
+	if failed == nil {
+		return chunks, nil
+	}
+	if s.finished {
+		s.stopped = true
+		return nil, nil
+	}
+	if s.counted { // the vendor counted the output, too
+		failed.Usage = s.usage.counted()
+	}
+	return nil, failed
+}
+
+// read reads an event. After the finish nothing but the usage counts.
+func (s *stream) read(name string, data []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
 	var w wireEvent
 	if err := json.Unmarshal(data, &w); err != nil {
 		if name == "error" {
@@ -80,6 +97,19 @@ func (s *stream) take(name string, data []byte) ([]*ktmsv1.GenerateTextChunk, *v
 	if name == "error" || w.Type == "error" || w.Error != nil && string(w.Error) != "null" {
 		return nil, apiError(s.target, 0, readError(data))
 	}
+	if w.Type == "" { // of servers that name the event alone
+		w.Type = name
+	}
+	switch w.Type {
+	case "message_delta":
+		return s.finish(&w), nil
+	case "message_stop":
+		s.stopped = true
+		return nil, nil
+	}
+	if s.finished {
+		return nil, nil
+	}
 	switch w.Type {
 	case "message_start":
 		return s.start(w.Message), nil
@@ -89,15 +119,11 @@ func (s *stream) take(name string, data []byte) ([]*ktmsv1.GenerateTextChunk, *v
 		return s.piece(&w)
 	case "content_block_stop":
 		return s.complete(s.block(w.Index)), nil
-	case "message_delta":
-		return s.finish(&w), nil
-	case "message_stop":
-		s.stopped = true
 	}
 	return nil, nil // ping, and what is yet to be invented
 }
 
-// start says who answers.
+// start says who answers, and what the vendor counted of the input: that is billed even if the answer never ends.
 func (s *stream) start(m *wireMessage) []*ktmsv1.GenerateTextChunk {
 	if m == nil {
 		return nil
@@ -110,7 +136,11 @@ func (s *stream) start(m *wireMessage) []*ktmsv1.GenerateTextChunk {
 	if s.model == "" {
 		s.model, out.VendorModel = m.Model, m.Model
 	}
-	if out.GetVendorResponseId() == "" && out.GetVendorModel() == "" {
+	if counted := s.usage.counted(); !s.begun && counted.GetInput() > 0 {
+		counted.Output, counted.Reasoning, counted.Estimated = 0, 0, true
+		s.begun, out.Usage = true, counted
+	}
+	if out.GetVendorResponseId() == "" && out.GetVendorModel() == "" && out.GetUsage() == nil {
 		return nil
 	}
 	return []*ktmsv1.GenerateTextChunk{out}
@@ -127,12 +157,12 @@ func (s *stream) block(index int64) *streamBlock {
 
 // begin takes in a new block, with whatever of it comes at once.
 func (s *stream) begin(w *wireEvent) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
-	b := &streamBlock{index: w.Index, raw: w.ContentBlock}
+	b := &streamBlock{index: w.Index}
 	if err := json.Unmarshal(w.ContentBlock, &b.wireBlock); err != nil {
 		return nil, garbled(s.target, err)
 	}
 	if len(s.blocks) == maxBlocks {
-		return nil, unavailable(s.target, "answered with more content blocks than can be")
+		return nil, tooMany(s.target)
 	}
 	s.blocks = append(s.blocks, b)
 	out := &ktmsv1.GenerateTextChunk{}
@@ -143,6 +173,9 @@ func (s *stream) begin(w *wireEvent) ([]*ktmsv1.GenerateTextChunk, *vendors.Erro
 		b.thinking, b.signature = []byte(b.Thinking), []byte(b.Signature)
 		out.ReasoningDelta = b.Thinking
 	case "tool_use":
+		if b.Name == "" {
+			return nil, nameless(s.target)
+		}
 		b.call, b.ID = s.calls, callID(b.ID, s.calls)
 		s.calls++
 		out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{Index: int32(b.call), Id: b.ID, Name: ownName(s.names, b.Name), Type: "function"}}
@@ -196,6 +229,7 @@ func (s *stream) complete(b *streamBlock) []*ktmsv1.GenerateTextChunk {
 // finish takes in the end of the message, with the thinking that has to come back and the usage.
 func (s *stream) finish(w *wireEvent) []*ktmsv1.GenerateTextChunk {
 	s.usage = s.usage.merge(w.Usage)
+	s.counted = s.counted || w.Usage != nil
 	if w.Delta == nil || w.Delta.StopReason == "" || s.finished {
 		return nil
 	}
@@ -205,7 +239,7 @@ func (s *stream) finish(w *wireEvent) []*ktmsv1.GenerateTextChunk {
 	}
 	s.finished = true
 	s.told = s.usage.counted()
-	last := &ktmsv1.GenerateTextChunk{RefusalDelta: w.Delta.StopDetails.explanation(), Opaque: sealThoughts(s.target.Model, s.thoughts()), Usage: s.told}
+	last := &ktmsv1.GenerateTextChunk{RefusalDelta: w.Delta.StopDetails.explanation(), Opaque: s.thoughts(), Usage: s.told}
 	last.FinishReason, last.RawFinishReason = finish(w.Delta.StopReason, s.calls > 0)
 	if s.usage != nil {
 		last.ServiceTier = s.usage.ServiceTier
@@ -213,42 +247,22 @@ func (s *stream) finish(w *wireEvent) []*ktmsv1.GenerateTextChunk {
 	return append(out, last)
 }
 
-// thoughts are the thinking blocks as they would have come in one piece, and what stands between them.
-func (s *stream) thoughts() []thought {
-	var out []thought
+// thoughts is the state of the thinking blocks and of what stands between them.
+func (s *stream) thoughts() string {
+	var order claude.Order
 	for _, b := range s.blocks {
-		b.Thinking, b.Signature = string(b.thinking), string(b.signature)
-		switch {
-		case b.binding():
-			out = append(out, thought{raw: b.whole()})
-		case b.Type == "text":
-			out = append(out, thought{text: b.length})
-		case b.Type == "tool_use":
-			out = append(out, thought{call: b.ID})
+		switch b.Type {
+		case "thinking":
+			order.Think(claude.Thought{Thinking: string(b.thinking), Signature: string(b.signature)})
+		case "redacted_thinking":
+			order.Think(claude.Thought{Redacted: b.Data})
+		case "text":
+			order.Text(b.length)
+		case "tool_use":
+			order.Call(b.ID)
 		}
 	}
-	return out
-}
-
-// whole is a thinking block with all of its pieces.
-func (b *streamBlock) whole() json.RawMessage {
-	members, err := openaiapi.ParseMembers(b.raw)
-	if err != nil || b.Type != "thinking" {
-		return b.raw
-	}
-	for _, piece := range []struct{ name, text string }{{"thinking", b.Thinking}, {"signature", b.Signature}} {
-		value := openaiapi.AppendString(nil, piece.text)
-		replaced := false
-		for i := range members {
-			if members[i].Name == piece.name {
-				members[i].Value, replaced = value, true
-			}
-		}
-		if !replaced {
-			members.Add(piece.name, value)
-		}
-	}
-	return members.AppendJSON(nil)
+	return order.Seal(vendors.Anthropic, s.target.Model)
 }
 
 // whole reads an answer that came in one piece where a stream was asked for.
@@ -271,7 +285,7 @@ func (s *stream) whole(body []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error
 }
 
 // end is what remains to be said at the end of a stream, and the error that it ends in. A connection that is cut after
-// the answer had finished took nothing away. What was counted before that is only the beginning, and is not told.
+// the answer had finished took nothing away.
 func (s *stream) end(cause *vendors.Error) ([]*ktmsv1.GenerateTextChunk, *vendors.Error) {
 	switch {
 	case s.finished && (cause == nil || cause.Kind == vendors.Unavailable):
@@ -282,6 +296,9 @@ func (s *stream) end(cause *vendors.Error) ([]*ktmsv1.GenerateTextChunk, *vendor
 		cause = unavailable(s.target, "the stream ended before the answer did")
 	}
 	counted := s.usage.counted()
+	if cause != nil && s.counted {
+		cause.Usage = counted
+	}
 	if cause != nil || s.told == nil && counted == nil || s.told != nil && equal(s.told, counted) {
 		return nil, cause
 	}

@@ -1,30 +1,23 @@
 package anthropic
 
-import "github.com/ai-process/ktms/vendors"
-
-// Of the tokens that a model may think with, where it has to be told a number.
-const (
-	minBudget = 1024 // of the vendor
-	// answerRoom is what a ceiling of ours leaves for the answer itself.
-	answerRoom = defaultMaxTokens
+import (
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
-// budgets are the tokens for each effort. A tool loop or a proof takes some ten thousand; more rarely helps and costs
-// minutes.
-var budgets = map[string]int64{"low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
-
-// efforts are the efforts that can be asked for, in the vendor's words.
-var efforts = map[string]string{
-	"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max",
-}
+// minBudget is the least number of tokens that the vendor lets a model think with, where it has to be told one.
+const minBudget = 1024
 
 // think says how much to think. Without an effort nothing is said.
 func (e *encoder) think() {
 	asked := e.req.GetReasoningEffort()
+	if e.gen.Style == claude.Always && e.gen.Disable && e.demandsCall() {
+		e.thinking = "disabled" // it would be on, and then the vendor refuses the demand
+	}
 	if asked == "none" {
 		switch {
-		case e.gen.style == never: // happens anyway
-		case !e.gen.disable:
+		case e.gen.Style == claude.Never: // happens anyway
+		case !e.gen.Disable:
 			e.Drop(vendors.ReasoningEffort.Param())
 		case e.Carries(vendors.ReasoningEffort, true):
 			e.thinking = "disabled"
@@ -34,23 +27,16 @@ func (e *encoder) think() {
 	if !e.Carries(vendors.ReasoningEffort, asked != "") {
 		return
 	}
-	effort := efforts[asked]
-	if effort == "" {
+	effort := e.gen.Effort(asked)
+	switch {
+	case effort == "", e.gen.Style == claude.Budgeted && !e.budgetFor(effort):
 		e.Drop(vendors.ReasoningEffort.Param())
-		return
-	}
-	if e.gen.style == budgeted {
-		if !e.budgetFor(effort) {
-			e.Drop(vendors.ReasoningEffort.Param())
+	case e.gen.Style == claude.Budgeted:
+	default:
+		e.effort = effort
+		if e.gen.Style == claude.OnRequest && !e.demandsCall() {
+			e.thinking = "adaptive"
 		}
-		return
-	}
-	if effort == "xhigh" && !e.gen.xhigh {
-		effort = "high"
-	}
-	e.effort = effort
-	if e.gen.style == onRequest && !e.demandsCall() {
-		e.thinking = "adaptive"
 	}
 }
 
@@ -64,17 +50,11 @@ func (e *encoder) budgetFor(effort string) bool {
 	if e.demandsCall() || e.inUnthoughtLoop() {
 		return false
 	}
-	budget := budgets[effort]
-	room := e.maxTokens / 2              // the answer has to fit, too
-	if e.req.GetMaxOutputTokens() == 0 { // the ceiling is ours
-		raised := budget + answerRoom
-		if most := e.target.MaxOutputTokens; most > 0 {
-			raised = min(raised, most)
-		}
-		e.maxTokens = max(e.maxTokens, raised)
-		room = max(e.maxTokens/2, e.maxTokens-answerRoom)
+	room := e.maxTokens / 2 // the answer has to fit, too
+	if e.req.GetMaxOutputTokens() == 0 {
+		room = max(room, e.maxTokens-claude.AnswerRoom)
 	}
-	budget = min(budget, room)
+	budget := min(claude.Budget(effort), room)
 	if budget < minBudget {
 		return false
 	}

@@ -3,11 +3,11 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 	"github.com/ai-process/ktms/vendors/schema"
 )
@@ -18,7 +18,7 @@ type tool struct {
 	schema            []byte
 	strict            bool
 	extra             openaiapi.Members
-	cache             []byte
+	cache             claude.Lifetime
 }
 
 // toolChoice says which tools are to be called.
@@ -38,7 +38,7 @@ func (w *writer) tool(t *tool) {
 	for _, m := range t.extra {
 		w.raw(m.Name, m.Value)
 	}
-	w.raw("cache_control", t.cache)
+	w.breakpoint(t.cache)
 	w.close('}')
 }
 
@@ -78,9 +78,10 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) *tool {
 		return nil
 	}
 	out := &tool{name: e.toolName(t.GetName()), schema: noParameters}
-	if slices.ContainsFunc(e.tools, func(other *tool) bool { return other.name == out.name }) {
+	if e.declared[out.name] {
 		e.Wrong(path+".name", "is declared twice")
 	}
+	e.declared[out.name] = true
 	if e.Carries(vendors.ToolDescription, strings.TrimSpace(t.GetDescription()) != "") {
 		out.description = t.GetDescription()
 	}
@@ -118,7 +119,7 @@ func (e *encoder) parameters(path string, t *ktmsv1.Tool, out *tool) {
 	switch {
 	case err != nil:
 		e.Refuse(path, err.Error())
-	case loose(s.JSON(), moved):
+	case s.Narrowed():
 		e.Drop(vendors.ToolStrict.Param())
 	default:
 		out.strict, out.schema = true, e.ofObjects(path, s.JSON())
@@ -138,6 +139,9 @@ func (e *encoder) ofObjects(path string, text json.RawMessage) []byte {
 	switch kind := string(members.Get("type")); {
 	case kind == `"object"`:
 		return text
+	case strings.Contains(kind, `"object"`): // or something else, which others take
+		e.Refuse(path, `the vendor takes schemas of type "object" alone`)
+		return noParameters
 	case kind != "":
 		e.Wrong(path, `must be a schema of type "object"`)
 		return noParameters
@@ -164,7 +168,7 @@ func (e *encoder) toolName(name string) string {
 		return '_'
 	}, name)
 	most := maxToolName
-	if e.gen.sampling {
+	if e.gen.Sampling {
 		most = olderToolName
 	}
 	if wire == name && name != "" && len(name) <= most && e.names[wire] == "" {
@@ -204,7 +208,7 @@ func (e *encoder) chooseTools() {
 		}
 	case mode == ktmsv1.ToolChoiceMode_TOOL_CHOICE_MODE_FUNCTION:
 		name := e.toolName(c.GetFunctionName())
-		if !slices.ContainsFunc(e.tools, func(t *tool) bool { return t.name == name }) {
+		if !e.declared[name] {
 			e.Wrong("tool_choice", fmt.Sprintf("names %q, which is none of the tools", c.GetFunctionName()))
 		}
 		if e.Carries(vendors.ToolChoiceFunction, true) {
@@ -218,7 +222,7 @@ func (e *encoder) chooseTools() {
 
 // askForCall asks in words for the call that the choice demands, where the model refuses the demand.
 func (e *encoder) askForCall(words string) {
-	if e.gen.forced {
+	if e.gen.Forced {
 		return
 	}
 	e.system = appendText(e.system, words)
@@ -234,7 +238,8 @@ func (e *encoder) askForCall(words string) {
 func (e *encoder) declareCalled() {
 	for _, name := range e.talk.named {
 		wire := e.toolName(name)
-		if !slices.ContainsFunc(e.tools, func(t *tool) bool { return t.name == wire }) {
+		if !e.declared[wire] {
+			e.declared[wire] = true
 			e.tools = append(e.tools, &tool{name: wire, schema: noParameters})
 		}
 	}

@@ -35,11 +35,19 @@ func TestToolSchemas(t *testing.T) {
 			t.Errorf("%s: %v %s", c.name, out.dropped, out.body)
 		}
 	}
-	for _, schema := range []string{`{"type":"string"}`, `[]`, `{`, `{"type":["object","null"]}`} {
+	for _, schema := range []string{`{"type":"string"}`, `[]`, `{`, `{"type":["string","null"]}`} {
 		_, failed := encode(target("claude-opus-5-5"), &request{Messages: []*ktmsv1.Message{say(user, "u")}, Tools: []*ktmsv1.Tool{{Name: "f", ParametersJson: schema}}}, false)
 		if failed == nil || failed.Kind != vendors.Invalid {
 			t.Errorf("%s: %v", schema, failed)
 		}
+	}
+}
+
+// TestNullableParameters: others take what this vendor refuses.
+func TestNullableParameters(t *testing.T) {
+	_, failed := encode(target("claude-opus-5-5"), &request{Messages: []*ktmsv1.Message{say(user, "u")}, Tools: []*ktmsv1.Tool{{Name: "f", ParametersJson: `{"type":["object","null"]}`}}}, false)
+	if failed == nil || failed.Kind != vendors.Unsupported {
+		t.Error(failed)
 	}
 }
 
@@ -166,7 +174,7 @@ func TestBreakpoints(t *testing.T) {
 		dropped []string
 	}{
 		{"none", target("claude-opus-5-5"), &request{BaseSystemInstruction: "s", Tools: function(), Messages: turns}, 0, nil},
-		{"tools, system, latest turn", cached, &request{BaseSystemInstruction: "s", Tools: function(), Messages: turns}, 3, nil},
+		{"tools, system, latest turns", cached, &request{BaseSystemInstruction: "s", Tools: function(), Messages: turns}, 4, nil},
 		{"one turn", cached, &request{BaseSystemInstruction: "s", Messages: turns[:1]}, 1, nil},
 		{"the caller's first", cached, &request{BaseSystemInstruction: "s", Tools: function(), Messages: []*ktmsv1.Message{
 			{Role: user, Parts: []*ktmsv1.ContentPart{text("1", five), text("2", five), text("3", five)}}, say(assistant, "a"), say(user, "v")}}, 4, nil},
@@ -179,7 +187,8 @@ func TestBreakpoints(t *testing.T) {
 		{"on blank text", cached, &request{Messages: []*ktmsv1.Message{{Role: user, Parts: []*ktmsv1.ContentPart{text("1", ""), text(" ", five)}}}}, 0, []string{"cache_control"}},
 		{"a tool's", target("claude-opus-5-5"), &request{Messages: turns, Tools: []*ktmsv1.Tool{{Name: "f", ExtraJson: hour}}}, 1, nil},
 		{"results", cached, &request{Messages: []*ktmsv1.Message{say(user, "u"), {Role: assistant, ToolCalls: []*ktmsv1.ToolCall{uses("a")}},
-			{Role: toolRole, ToolCallId: "a", Parts: []*ktmsv1.ContentPart{text("r", five)}}}, Tools: function()}, 2, nil},
+			{Role: toolRole, ToolCallId: "a", Parts: []*ktmsv1.ContentPart{text("r", five)}}}, Tools: function()}, 3, nil},
+		{"a null", cached, &request{Messages: []*ktmsv1.Message{{Role: user, Text: "u", ExtraJson: `{"cache_control":{"type":"ephemeral","ttl":null}}`}}}, 1, nil},
 	} {
 		out, _ := encodes(t, c.target, c.req)
 		if got := strings.Count(string(out.body), `"cache_control"`); got != c.want || !slices.Equal(out.dropped, c.dropped) {
@@ -188,16 +197,26 @@ func TestBreakpoints(t *testing.T) {
 	}
 }
 
-func TestGenerations(t *testing.T) {
-	for model, since := range map[string]int{
-		"": 501, "model": 501, "claude-opus-5-5": 501, "claude-haiku-5-5-20261001": 501, "claude-opus-6": 501, "claude-fable-5-1": 501,
-		"claude-mythos-5": 500, "claude-sonnet-5": 500, "claude-opus-4-8": 407, "claude-opus-4-7@20260401": 407, "claude-opus-4-6": 406,
-		"eu.anthropic.claude-haiku-4-5-20251001-v1:0": 401, "anthropic/claude-sonnet-4.5": 401, "claude-opus-4-1-20250805": 401,
-		"claude-opus-4-20250514": 400, "claude-sonnet-4-0": 400, "claude-3-7-sonnet-latest": 307, "claude-3-5-haiku-20241022": 0, "claude-3-opus-20240229": 0,
-	} {
-		if got := generationOf(model).since; got != since {
-			t.Errorf("%s: %d, want %d", model, got, since)
-		}
+// TestLatestBreakpoints: of too many, those at the end count, since the next request goes on from there.
+func TestLatestBreakpoints(t *testing.T) {
+	const five = `{"cache_control":{"type":"ephemeral"}}`
+	req := &request{Tools: []*ktmsv1.Tool{{Name: "f", ExtraJson: five}}}
+	for range 3 {
+		req.Messages = append(req.Messages, &ktmsv1.Message{Role: user, Text: "u", ExtraJson: five}, &ktmsv1.Message{Role: assistant, Text: "a", ExtraJson: five})
+	}
+	req.Messages = append(req.Messages, &ktmsv1.Message{Role: user, Text: "u", ExtraJson: five})
+	out, w := encodes(t, target("claude-opus-5-5"), req)
+	marked := ""
+	for _, m := range w.Messages {
+		marked += map[bool]string{true: "x", false: "-"}[m.Content[0]["cache_control"] != nil]
+	}
+	if marked != "----xxx" || w.Tools[0].Cache == nil || !slices.Equal(out.dropped, []string{"cache_control"}) {
+		t.Errorf("%s %s", marked, out.body)
+	}
+}
+
+func TestTables(t *testing.T) {
+	for _, model := range []string{"", "model", "claude-opus-5-5", "claude-opus-5", "claude-opus-4-8", "claude-opus-4-6", "claude-haiku-4-5", "claude-sonnet-4-0", "claude-3-7-sonnet-latest", "claude-3-opus-20240229"} {
 		if missing := fieldsOf(model).Missing(); len(missing) > 0 {
 			t.Errorf("%s: the table says nothing of %v", model, missing)
 		}

@@ -26,27 +26,34 @@ type outputDetails struct {
 	Thinking int64 `json:"thinking_tokens"`
 }
 
-// merge takes over what a later count says. Counts are cumulative, so that nothing is added up.
+// merge takes over what a later count says. Counts are cumulative: nothing is added up, and one that says less, as of
+// servers that write 0 for what they do not repeat, takes nothing back.
 func (u *wireUsage) merge(later *wireUsage) *wireUsage {
-	if u == nil || later == nil {
-		if later == nil {
-			return u
-		}
+	if u == nil {
 		return later
+	}
+	if later == nil {
+		return u
 	}
 	merged := *u
 	for _, field := range []struct{ to, from **int64 }{
 		{&merged.Input, &later.Input}, {&merged.CacheRead, &later.CacheRead}, {&merged.CacheCreation, &later.CacheCreation}, {&merged.Output, &later.Output},
 	} {
-		if *field.from != nil {
+		if *field.from != nil && (*field.to == nil || **field.from > **field.to) {
 			*field.to = *field.from
 		}
 	}
-	if later.Creation != nil {
-		merged.Creation = later.Creation
+	if c := later.Creation; c != nil {
+		if u.Creation != nil {
+			c = &cacheCreation{FiveMinutes: max(c.FiveMinutes, u.Creation.FiveMinutes), Hour: max(c.Hour, u.Creation.Hour)}
+		}
+		merged.Creation = c
 	}
-	if later.OutputDetails != nil {
-		merged.OutputDetails = later.OutputDetails
+	if d := later.OutputDetails; d != nil {
+		if u.OutputDetails != nil {
+			d = &outputDetails{Thinking: max(d.Thinking, u.OutputDetails.Thinking)}
+		}
+		merged.OutputDetails = d
 	}
 	if later.ServiceTier != "" {
 		merged.ServiceTier = later.ServiceTier

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strconv"
 
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
@@ -21,7 +22,7 @@ type block struct {
 	input   []byte  // of a call
 	content []*block
 	isError []byte
-	cache   []byte // cache_control
+	cache   claude.Lifetime
 }
 
 // source is where an image or a document comes from.
@@ -124,7 +125,7 @@ func (w *writer) block(b *block) {
 		}
 		w.raw("is_error", b.isError)
 	}
-	w.raw("cache_control", b.cache)
+	w.breakpoint(b.cache)
 	w.close('}')
 }
 

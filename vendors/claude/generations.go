@@ -153,7 +153,7 @@ func (g Generation) Ceiling(effort string) int64 {
 	case g.Style != Budgeted && effort == "max":
 		budget = g.MaxOutput // it stops at nothing else
 	default:
-		budget = Budget(effort)
+		budget = Budget(g.Effort(effort))
 	}
 	if g.MaxOutput == 0 {
 		return AnswerRoom + budget

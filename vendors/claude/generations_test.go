@@ -49,7 +49,7 @@ func TestCeilings(t *testing.T) {
 	}{
 		{"claude-opus-5-5", "", 28672}, {"claude-opus-5-5", "none", 28672}, {"claude-haiku-5-5", "none", 4096}, {"claude-opus-5-5", "ultra", 28672},
 		{"claude-opus-5-5", "low", 6144}, {"claude-opus-5-5", "high", 28672}, {"claude-opus-5-5", "max", 64000}, {"claude-opus-5", "xhigh", 36864},
-		{"claude-opus-4-8", "", 4096}, {"claude-opus-4-8", "max", 64000}, {"claude-sonnet-4-6", "medium", 12288},
+		{"claude-opus-4-8", "", 4096}, {"claude-opus-4-8", "max", 64000}, {"claude-sonnet-4-6", "medium", 12288}, {"claude-sonnet-4-6", "xhigh", 28672},
 		{"claude-haiku-4-5", "", 4096}, {"claude-haiku-4-5", "high", 28672}, {"claude-opus-4-20250514", "max", 32000},
 		{"claude-3-opus-20240229", "high", 4096}, {"glm-4.6", "high", 4096},
 	} {

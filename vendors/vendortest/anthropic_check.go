@@ -17,6 +17,8 @@ type anthropicModel struct {
 	// thinking are the types that are taken.
 	thinking                       []string
 	effort, force, prefill, format bool
+	// on: it thinks unless it is told not to.
+	on bool
 }
 
 var (
@@ -24,7 +26,7 @@ var (
 	anthropicModels = map[string]anthropicModel{
 		"claude-opus-5-5":   anthropicNewest,
 		"claude-haiku-5-5":  {thinking: []string{"adaptive", "disabled"}, effort: true, format: true},
-		"claude-opus-5":     {thinking: []string{"adaptive", "disabled"}, effort: true, force: true, format: true},
+		"claude-opus-5":     {thinking: []string{"adaptive", "disabled"}, effort: true, force: true, format: true, on: true},
 		"claude-opus-4-8":   {thinking: []string{"adaptive", "disabled"}, effort: true, force: true, format: true},
 		"claude-sonnet-4-6": {thinking: []string{"adaptive", "disabled", "enabled"}, sampling: true, pick: true, effort: true, force: true, format: true},
 		"claude-haiku-4-5-20251001": {
@@ -179,7 +181,7 @@ func (c *anthropicCheck) request(body any) {
 	}
 	thinking := c.thinkingOf(r, ceiling)
 	forced := c.choice(r)
-	if forced && thinking != "" && thinking != "disabled" {
+	if forced && (thinking == "" && c.model.on || thinking != "" && thinking != "disabled") {
 		c.complain("tool_choice: a forced call is impossible with thinking")
 	}
 	format := c.output(r)
@@ -195,20 +197,21 @@ func (c *anthropicCheck) samplers(r map[string]any, thinking string) {
 	temperature, hasTemperature := r["temperature"]
 	topP, hasTopP := r["top_p"]
 	topK, hasTopK := r["top_k"]
+	thinks := thinking == "enabled" || thinking == "adaptive"
 	if hasTemperature {
-		if f := c.number("temperature", temperature, 0, 1); f != 1 && (!c.model.sampling || thinking == "enabled") {
+		if f := c.number("temperature", temperature, 0, 1); f != 1 && (!c.model.sampling || thinks) {
 			c.complain("temperature: only 1 is supported here")
 		}
 	}
 	if hasTopP {
 		f := c.number("top_p", topP, 0, 1)
-		if f < 0.99 && !c.model.sampling || f < 0.95 && thinking == "enabled" {
+		if f < 0.99 && !c.model.sampling || f < 0.95 && thinks {
 			c.complain("top_p: %v is not supported here", f)
 		}
 	}
 	if hasTopK {
 		c.integer("top_k", topK, 0, anthropicMost)
-		if !c.model.sampling || thinking == "enabled" {
+		if !c.model.sampling || thinks {
 			c.complain("top_k: not supported here")
 		}
 	}
