@@ -41,9 +41,9 @@ func TestEmbeddingsThroughEveryDoor(t *testing.T) {
 			t.Errorf("%s: %d %s", body, code, text)
 		}
 	}
-	code, header, text := request(t, http.MethodPost, s.HTTP+"/v1/embeddings", key, `{"model":"embed-1","input":["a","b"],"dimensions":2,"user":"u","truncate":true}`)
-	if code != 200 || header.Get("X-KTMS-Dropped-Params") != "truncate" || !strings.Contains(vendor.bodies[len(vendor.bodies)-1], `"dimensions":2`) {
-		t.Errorf("%d %s %v", code, text, vendor.bodies)
+	code, header, text := request(t, http.MethodPost, s.HTTP+"/v1/embeddings", key, `{"model":"embed-1","input":["a","b"],"dimensions":2,"user":"u","input_type":"query"}`)
+	if last := vendor.bodies[len(vendor.bodies)-1]; code != 200 || header.Get("X-KTMS-Dropped-Params") != "" || !strings.Contains(last, `"dimensions":2`) || !strings.Contains(last, `"input_type":"query"`) {
+		t.Errorf("%d %s %v", code, text, last)
 	}
 	for name, protocol := range map[string][]connecthttp.Option{"grpc": {connecthttp.WithGRPC()}, "grpc-web": {connecthttp.WithGRPCWeb()}, "connect": nil} {
 		client := ktmsv1connect.NewGatewayServiceClient(s.Client(t, key, protocol...))
@@ -80,6 +80,10 @@ func TestEmbeddingsStayWithTheirModel(t *testing.T) {
 		"a wrong format":            {`{"model":"embed-2","input":"x","encoding_format":"int8"}`, "bad_request", 400},
 		"a wrong dimension":         {`{"model":"embed-2","input":"x","dimensions":0}`, "bad_request", 400},
 		"not JSON":                  {`{"model":`, "bad_request", 400},
+		"a null":                    {`{"model":"embed-2","input":[null]}`, "bad_request", 400},
+		"a null among tokens":       {`{"model":"embed-2","input":[[1,null]]}`, "bad_request", 400},
+		"another place":             {`{"model":"embed-2","input":"x","placement":"nodes_only"}`, "no_capable_model", 400},
+		"no place":                  {`{"model":"embed-2","input":"x","placement":"mars"}`, "bad_request", 400},
 		"one vector for two":        {`{"model":"embed-2","input":["a","b","c"]}`, "vendors_unavailable", 503},
 	} {
 		code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/embeddings", key, c.body)
@@ -93,9 +97,9 @@ func TestEmbeddingsStayWithTheirModel(t *testing.T) {
 	if up.count() != 2 {
 		t.Errorf("the other one was called %d times", up.count())
 	}
-	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/embeddings", key, `{"model":"embed-2","input":"x","truncate":true}`, "X-KTMS-Strict", "true")
-	if code != 400 || !strings.Contains(text, `"param":"truncate"`) {
-		t.Errorf("strict: %d %s", code, text)
+	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/embeddings", key, `{"model":"embed-2","input":"x"}`, "X-KTMS-Placement", "nodes_only")
+	if code != 400 || !strings.Contains(text, "no_capable_model") {
+		t.Errorf("placement: %d %s", code, text)
 	}
 	client := ktmsv1connect.NewGatewayServiceClient(s.Client(t, key))
 	for _, req := range []*ktmsv1.GetEmbeddingsRequest{

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/servertest"
 	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/vendortest"
 )
 
 func content(text string) http.HandlerFunc {
@@ -101,11 +103,11 @@ func TestSchemasThatAreHeldElsewhereOrMakeNoSense(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 	for _, ask := range []string{
-		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"any"}}}`,
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"#/$defs/nowhere"}}}`,
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"file:///etc/passwd"}}}`,
 		`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"http://127.0.0.1:1/x"}}}`,
-		`"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"properties":7}}}]`,
+		`"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"$ref":"#/nowhere"}}}]`,
+		`"stream":true,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"#/$defs/nowhere"}}}`,
 	} {
 		if code, text := call(ask); code != 400 || !strings.Contains(text, `"code":"bad_request"`) || vendor.count() != 1 {
 			t.Errorf("%s: %d %s", ask, code, text)
@@ -113,6 +115,98 @@ func TestSchemasThatAreHeldElsewhereOrMakeNoSense(t *testing.T) {
 	}
 	// A pattern that this language cannot express is no mistake.
 	if code, text := call(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"string","pattern":"^(?!a)"}}}`); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// Neither a schema nor an answer can make the checking of it expensive, or break it.
+func TestCheckingIsBounded(t *testing.T) {
+	var wide, deep strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&wide, `,"p%d":{"type":"string"}`, i)
+	}
+	for i := range 40 {
+		fmt.Fprintf(&deep, `,"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]}`, i+1, i, i)
+	}
+	for name, c := range map[string]struct{ schema, answer string }{
+		"wide":              {`{"type":"object","properties":{"p":{"type":"string"}` + wide.String() + `}}`, `{}`},
+		"nested":            {strings.Repeat(`{"items":`, 3000) + "{}" + strings.Repeat("}", 3000), `{}`},
+		"doubling":          {`{"$ref":"#/$defs/a40","$defs":{"a0":{}` + deep.String() + `}}`, `{}`},
+		"a huge multiple":   {`{"multipleOf":1e10000000}`, `1`},
+		"a huge answer":     {`{"type":"number","multipleOf":0.1}`, `1e10000000`},
+		"a tiny answer":     {`{"type":"number","exclusiveMinimum":5}`, `-1e-10000000`},
+		"itself":            {`{"$ref":"#"}`, `{}`},
+		"an older draft":    {`{"type":"number","minimum":1,"exclusiveMinimum":true}`, `2`},
+		"nullable":          {`{"type":"integer","nullable":true}`, `null`},
+		"an unknown type":   {`{"type":"any"}`, `1`},
+		"a lenient pattern": {`{"type":"string","pattern":"^(?!a)"}`, `"b"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, base := record(t, content(c.answer))
+			options := servertest.Defaults(t)
+			options.APITimeout = 20 * time.Second
+			s := servertest.Start(t, options)
+			m := servertest.Model("m", base)
+			m.Vendor = vendors.DeepSeek
+			key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{m}})
+			began := time.Now()
+			code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key,
+				`{"model":"m","response_format":{"type":"json_schema","json_schema":{"name":"x","schema":`+c.schema+`}},"messages":[{"role":"user","content":"x"}]}`)
+			wants := map[string]int{"nested": 400, "wide": 400, "a huge multiple": 400, "a huge answer": 502, "a tiny answer": 502}
+			want := wants[name]
+			if want == 0 {
+				want = 200
+			}
+			if code != want || time.Since(began) > options.APITimeout {
+				t.Errorf("%d after %v: %.300s", code, time.Since(began), text)
+			}
+		})
+	}
+}
+
+// What a client writes out without meaning it makes no difference, whoever answers.
+func TestEmptyMembersAreNone(t *testing.T) {
+	const body = `{"model":"m","service_tier":"","prediction":null,"tools":[{"type":"function","function":{"name":"f","description":"","parameters":{"type":"object","properties":{}}}}],` +
+		`"response_format":{"type":"json_schema","json_schema":{"name":"","description":"","strict":true,"schema":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}}},` +
+		`"messages":[{"role":"user","name":"","content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` + tinyPNG + `","detail":""}}]},` +
+		`{"role":"assistant","content":"y","refusal":null,"reasoning_content":"","annotations":[],"audio":null,"function_call":null,"tool_calls":null},{"role":"user","content":"z"}]}`
+	for _, who := range talkers() {
+		up := vendortest.NewUpstream(t)
+		up.Reply(vendortest.Respond(http.StatusOK, who.script.Body(vendortest.Answer{ID: "a", Model: "m", Text: []string{`{"a":"b"}`}, FinishReason: "stop"}), "Content-Type", who.script.UnaryType))
+		s := servertest.Start(t, servertest.Defaults(t))
+		key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{{Id: who.model, Vendor: who.vendor, Endpoint: up.URL, Enabled: true, Capabilities: []string{"vision"}}}})
+		code, header, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, strings.Replace(body, `"m"`, `"`+who.model+`"`, 1), "X-KTMS-Strict", "true")
+		if code != 200 || header.Get("X-KTMS-Dropped-Params") != "" {
+			t.Errorf("%s: %d %v %s", who.vendor, code, header, text)
+			continue
+		}
+		if call := string(up.Await(0).Body); !strings.Contains(call, `\"a\"`) && !strings.Contains(call, `"a"`) {
+			t.Errorf("%s: the schema is lost in %s", who.vendor, call)
+		}
+	}
+}
+
+// Beta headers of several lines travel as one; a header that is neither true nor false is a mistake.
+func TestHeadersOfTheHTTPDoor(t *testing.T) {
+	vendor, base := record(t, says(200, okAnswer))
+	s := servertest.Start(t, servertest.Defaults(t))
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{servertest.Model("m", base)}})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.HTTP+"/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header["Openai-Beta"] = []string{"a-1", "b-2"}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if got := vendor.headers[0].Get("Openai-Beta"); resp.StatusCode != 200 || got != "a-1,b-2" {
+		t.Errorf("%d, %q", resp.StatusCode, got)
+	}
+	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, `{"model":"m","messages":[{"role":"user","content":"x"}]}`, "X-KTMS-Strict", "perhaps")
+	if code != 400 || !strings.Contains(text, "X-KTMS-Strict") {
 		t.Errorf("%d %s", code, text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/servertest"
 	"github.com/ai-process/ktms/store/storetest"
+	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/vendortest"
 )
 
@@ -157,5 +158,53 @@ func TestATierWithoutAPriceIsLeftOut(t *testing.T) {
 		if code, dropped, sent := call(c.model, c.tier, headers...); code != c.code || dropped != c.dropped || sent != c.sent {
 			t.Errorf("%+v: %d, dropped %q, sent %v", c, code, dropped, sent)
 		}
+	}
+}
+
+// Vendors bill every attempt, so the log counts every one.
+func TestEveryAttemptCounts(t *testing.T) {
+	written := &safeBuffer{}
+	options := servertest.Defaults(t)
+	options.Log = slog.New(slog.NewJSONHandler(written, nil))
+	s := servertest.Start(t, options)
+	_, base := record(t, content("no JSON"), content("{}"))
+	m := servertest.Model("m", base)
+	m.Vendor, m.PriceInPerMtok, m.PriceOutPerMtok = vendors.DeepSeek, 1, 1
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{m}})
+	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, `{"model":"m","response_format":{"type":"json_object"},"messages":[{"role":"user","content":"x"}]}`)
+	if code != 200 || !strings.Contains(text, `"prompt_tokens":10`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if !strings.Contains(written.String(), `"input_tokens":20,"output_tokens":4,"cost_nanousd":24000`) {
+		t.Errorf("%s", written)
+	}
+}
+
+// A zero is no count.
+func TestUsageOfNothingIsEstimated(t *testing.T) {
+	for _, usage := range []string{`{}`, `{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`, `{"prompt_tokens":5,"completion_tokens":0}`} {
+		_, base := record(t, says(200, `{"choices":[{"index":0,"message":{"role":"assistant","content":"some words of an answer"},"finish_reason":"stop"}],"usage":`+usage+`}`))
+		s := servertest.Start(t, servertest.Defaults(t))
+		key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{servertest.Model("m", base)}})
+		_, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, `{"model":"m","messages":[{"role":"user","content":"some words of a question"}]}`)
+		var r struct{ Usage pricedUsage }
+		if err := json.Unmarshal([]byte(text), &r); err != nil || !r.Usage.Estimated || r.Usage.Prompt == 0 || r.Usage.Completion == 0 {
+			t.Errorf("%s: %s", usage, text)
+		}
+	}
+}
+
+// A prompt that no model of the chain can take is the caller's to change, not a failure to retry.
+func TestMistakesOfSeveralKindsAreTheCallers(t *testing.T) {
+	_, base := record(t, says(400, `{"error":{"message":"too long","code":"context_length_exceeded"}}`))
+	s := servertest.Start(t, servertest.Defaults(t))
+	claude := &ktmsv1.ModelSpec{Id: "claude-opus-5-5", Vendor: vendors.Anthropic, Enabled: true, Endpoint: base, Capabilities: []string{"audio_input"}}
+	gpt := servertest.Model("gpt", base)
+	gpt.Capabilities = []string{"audio_input"}
+	key := s.Configure(t, servertest.Setup{Models: []*ktmsv1.ModelSpec{claude, gpt}})
+	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key,
+		`{"model":"auto","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AQI=","format":"wav"}}]}]}`)
+	if code != 400 || !strings.Contains(text, "claude-opus-5-5") || !strings.Contains(text, "gpt") {
+		t.Errorf("%d %s", code, text)
 	}
 }
