@@ -10,6 +10,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 )
 
 // maxBlocks bounds the calls and the thoughts of an answer: more are a fault, and each one is remembered.
@@ -31,23 +32,27 @@ func (c *call) response(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTex
 		return nil, c.unavailable(c.explain("answered without a message"))
 	}
 	choice := &ktmsv1.Choice{}
-	var thoughts []thought
+	var order claude.Order
+	thoughts := 0
 	var said, reasoning strings.Builder
 	inputs := toolInputs(c.exchange.body)
 	for _, block := range message.Value.Content {
 		switch b := block.(type) {
 		case *types.ContentBlockMemberText:
 			said.WriteString(b.Value)
+			order.Text(len(b.Value))
 		case *types.ContentBlockMemberCitationsContent:
 			for _, piece := range b.Value.Content {
 				if text, ok := piece.(*types.CitationGeneratedContentMemberText); ok {
 					said.WriteString(text.Value)
+					order.Text(len(text.Value))
 				}
 			}
 		case *types.ContentBlockMemberReasoningContent:
 			t := readThought(b.Value)
-			reasoning.WriteString(t.Text)
-			if thoughts = append(thoughts, t); len(thoughts) > maxBlocks {
+			reasoning.WriteString(t.Thinking)
+			order.Think(t)
+			if thoughts++; thoughts > maxBlocks {
 				return nil, c.tooMany()
 			}
 		case *types.ContentBlockMemberToolUse:
@@ -59,8 +64,10 @@ func (c *call) response(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTex
 			if b.Value.Type == types.ToolUseTypeServerToolUse {
 				continue // the vendor answers those itself
 			}
+			id := callID(b.Value.ToolUseId, len(choice.ToolCalls))
+			order.Call(id)
 			choice.ToolCalls = append(choice.ToolCalls, &ktmsv1.ToolCall{
-				Id: callID(b.Value.ToolUseId, len(choice.ToolCalls)), Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: input,
+				Id: id, Name: c.callerName(text(b.Value.Name)), Type: "function", Arguments: input,
 			})
 			if len(choice.ToolCalls) > maxBlocks {
 				return nil, c.tooMany()
@@ -77,7 +84,7 @@ func (c *call) response(out *bedrockruntime.ConverseOutput) (*ktmsv1.GenerateTex
 		return nil, c.blocked(string(out.StopReason), choice.Text)
 	}
 	choice.FinishReason, choice.RawFinishReason = ending.ours, ending.raw
-	choice.Opaque = sealReasoning(c.target.Model, thoughts)
+	choice.Opaque = order.Seal(dialect, c.target.Model)
 	response := &ktmsv1.GenerateTextResponse{Choices: []*ktmsv1.Choice{choice}, Usage: usage(out.Usage)}
 	if out.ServiceTier != nil {
 		response.ServiceTier = string(out.ServiceTier.Type)
@@ -107,14 +114,14 @@ func text(s *string) string {
 	return *s
 }
 
-func readThought(block types.ReasoningContentBlock) thought {
+func readThought(block types.ReasoningContentBlock) claude.Thought {
 	switch b := block.(type) {
 	case *types.ReasoningContentBlockMemberReasoningText:
-		return thought{Text: text(b.Value.Text), Signature: text(b.Value.Signature)}
+		return newThought(text(b.Value.Text), text(b.Value.Signature), nil)
 	case *types.ReasoningContentBlockMemberRedactedContent:
-		return thought{Redacted: b.Value}
+		return newThought("", "", b.Value)
 	}
-	return thought{}
+	return claude.Thought{}
 }
 
 // toolInputs are the arguments of an answer's calls in turn, as the vendor wrote them. The SDK's documents lose the order

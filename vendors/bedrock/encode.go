@@ -58,6 +58,8 @@ type encoder struct {
 	declared  map[string]bool // tools, by their names on the wire
 	// further are model parameters that Converse has no field for.
 	further openaiapi.Members
+	// thinks: thinking is switched on, so that the model takes the defaults of sampling alone.
+	thinks bool
 	// rules are instructions of ours, at the end of the system prompt.
 	rules []string
 }
@@ -71,14 +73,19 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest) (*encoded, *vendo
 	e.out.ModelId = &t.Model
 	e.instructions()
 	e.conversation()
+	if failed := e.Failed(); failed != nil {
+		return nil, failed // the turns are not whole, and what follows reads them
+	}
 	e.tools()
 	e.format()
-	e.sampling()
+	e.ceiling()
 	e.thinking()
+	e.sampling()
 	e.extra()
 	for _, rule := range e.rules {
 		e.out.System = append(e.out.System, &types.SystemContentBlockMemberText{Value: rule})
 	}
+	e.breakpoints()
 	if e.further != nil {
 		e.out.AdditionalModelRequestFields = newDocument(e.further.AppendJSON(nil))
 	}
@@ -120,27 +127,39 @@ func (e *encoder) inference() *types.InferenceConfiguration {
 	return e.out.InferenceConfig
 }
 
-func (e *encoder) sampling() {
-	r, fixed := e.req, e.model.fixedSampling()
+func (e *encoder) ceiling() {
+	r := e.req
 	if n := r.GetMaxOutputTokens(); e.Carries(vendors.MaxOutputTokens, n > 0) {
 		if most := e.target.MaxOutputTokens; most > 0 { // more would be refused, and cannot come
 			n = int32(min(int64(n), most))
 		}
 		e.inference().MaxTokens = &n
 	}
+}
+
+func (e *encoder) sampling() {
+	r, fixed := e.req, !e.model.gen.Sampling
 	// Where the model has a fixed value, asking for it asks for what happens anyway.
 	if e.Carries(vendors.Temperature, r.Temperature != nil && (!fixed || r.GetTemperature() != 1)) {
-		e.inference().Temperature = new(float32(min(r.GetTemperature(), 1)))
+		if e.thinks && r.GetTemperature() != 1 {
+			e.Drop(vendors.Temperature.Param())
+		} else {
+			e.inference().Temperature = new(float32(min(r.GetTemperature(), 1)))
+		}
 	}
 	switch {
 	case !e.Carries(vendors.TopP, r.TopP != nil && (!fixed || r.GetTopP() < 0.99)):
-	case r.Temperature != nil && e.model.oneSampler():
-		e.Drop(vendors.TopP.Param())
-	default:
+	case !e.thinks && (r.Temperature == nil || !e.model.gen.OneSampler):
 		e.inference().TopP = new(float32(r.GetTopP()))
+	case r.GetTopP() != 1: // which is the default
+		e.Drop(vendors.TopP.Param())
 	}
 	if e.Carries(vendors.TopK, r.TopK != nil) {
-		e.topK(r.GetTopK())
+		if e.thinks {
+			e.Drop(vendors.TopK.Param())
+		} else {
+			e.topK(r.GetTopK())
+		}
 	}
 	if e.Carries(vendors.Stop, len(r.GetStop()) > 0) {
 		e.stop(r.GetStop())
@@ -193,32 +212,6 @@ func (e *encoder) stop(texts []string) {
 	}
 }
 
-// thinking asks for an effort. Models that declare no_thinking think unless they are told not to, and bill it.
-func (e *encoder) thinking() {
-	effort := e.req.GetReasoningEffort()
-	if e.model.claude && slices.Contains(e.target.Capabilities, "no_thinking") && (effort == "" || effort == "none") {
-		if e.members("extra_json", e.req.GetExtraJson()).Get("thinking") == nil {
-			e.further.Add("thinking", json.RawMessage(`{"type":"disabled"}`))
-		}
-		return
-	}
-	if !e.Carries(vendors.ReasoningEffort, effort != "") {
-		return
-	}
-	switch effort {
-	case "none":
-		e.Drop(vendors.ReasoningEffort.Param())
-		return
-	case "minimal":
-		effort = "low"
-	case "xhigh":
-		if e.model.atMost(4, 6) {
-			effort = "high" // it came with 4.7
-		}
-	}
-	e.output().Effort = &effort
-}
-
 func (e *encoder) output() *types.OutputConfig {
 	if e.out.OutputConfig == nil {
 		e.out.OutputConfig = &types.OutputConfig{}
@@ -232,8 +225,7 @@ func (e *encoder) extra() {
 	for _, m := range e.members("extra_json", e.req.GetExtraJson()) {
 		switch {
 		case string(m.Value) == "null": // says nothing
-		case m.Name == "thinking" && e.model.claude:
-			e.further.Add(m.Name, m.Value)
+		case m.Name == "thinking" && e.model.claude: // done
 		case m.Name == "guardrailConfig":
 			e.guardrail(m.Value)
 		default:

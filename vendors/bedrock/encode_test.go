@@ -28,7 +28,6 @@ func TestEncode(t *testing.T) {
 		"top_k of Nova":       {nova, hello + `top_k: 9`, []string{`"additionalModelRequestFields":{"inferenceConfig":{"topK":9}}`}, nil},
 		"effort":              {newest, hello + `reasoning_effort: "xhigh"`, []string{`"outputConfig":{"effort":"xhigh"}`}, nil},
 		"minimal effort":      {testClaude, hello + `reasoning_effort: "minimal"`, []string{`"effort":"low"`}, nil},
-		"no effort":           {testClaude, hello + `reasoning_effort: "none"`, nil, []string{"reasoning_effort"}},
 		"effort of Nova":      {nova, hello + `reasoning_effort: "low"`, nil, []string{"reasoning_effort"}},
 		"a caller's thinking": {testClaude, hello + `extra_json: '{"thinking":{"type":"adaptive"},"other":1}'`, []string{`{"thinking":{"type":"adaptive"}}`}, []string{"other"}},
 		"a guardrail": {testClaude, hello + `extra_json: '{"guardrailConfig":{"guardrailIdentifier":"g","guardrailVersion":"1","streamProcessingMode":"async"}}'`,
@@ -110,13 +109,46 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNoThinking: a model that thinks by default, and declares that it need not, is told not to.
-func TestNoThinking(t *testing.T) {
-	to := target(testClaude)
-	to.Capabilities = []string{"no_thinking"}
-	for effort, want := range map[string]string{"": `{"thinking":{"type":"disabled"}}`, "none": `{"thinking":{"type":"disabled"}}`, "low": `{"effort":"low"}`} {
-		if body, head, err := sent(t, to, hello+`reasoning_effort: "`+effort+`"`); err != nil || !strings.Contains(body, want) || head.Dropped != nil {
-			t.Errorf("%q: %v %v %s", effort, err, head, body)
+// TestThinking: the same request thinks as it does on Claude's own API, and a capability that others read says nothing.
+func TestThinking(t *testing.T) {
+	forced := ` tools { name: "g" } tool_choice { mode: TOOL_CHOICE_MODE_REQUIRED }`
+	for _, c := range []struct {
+		model, request string
+		want, not      []string
+		dropped        []string
+	}{
+		{"claude-opus-5-5", ``, nil, []string{"thinking", "effort"}, nil},
+		{"claude-opus-5-5", `reasoning_effort: "none"`, nil, []string{"thinking"}, []string{"reasoning_effort"}},
+		{"claude-haiku-5-5", `reasoning_effort: "none"`, []string{`"thinking":{"type":"disabled"}`}, nil, nil},
+		{"claude-opus-4-6-v1", `reasoning_effort: "none"`, []string{`"thinking":{"type":"disabled"}`}, nil, nil},
+		{"claude-3-5-sonnet-20240620-v1:0", `reasoning_effort: "none" strict_params: true`, nil, []string{"thinking"}, nil},
+		{"claude-opus-4-6-v1", `reasoning_effort: "high"`, []string{`"effort":"high"`, `"thinking":{"type":"adaptive"}`}, nil, nil},
+		{"claude-opus-4-6-v1", `reasoning_effort: "high" temperature: 0.2 top_p: 0.5 top_k: 5`, []string{"adaptive"}, []string{"temperature", "topP", "top_k"}, []string{"temperature", "top_p", "top_k"}},
+		{"claude-opus-4-6-v1", `reasoning_effort: "high"` + forced, []string{`"any":{}`, `"effort":"high"`}, []string{"adaptive"}, nil},
+		{"claude-opus-4-6-v1", `reasoning_effort: "ultra"`, nil, []string{"ultra"}, []string{"reasoning_effort"}},
+		{"claude-opus-4-6-v1", `extra_json: '{"thinking":{"type":"adaptive"}}' temperature: 0.2` + forced, []string{"adaptive", "Call at least one"}, []string{"temperature", `"any"`}, []string{"temperature"}},
+		{"claude-opus-4-6-v1", `extra_json: '{"thinking":{"type":"disabled"}}' temperature: 0.2` + forced, []string{"disabled", "temperature", `"any"`}, nil, nil},
+		{"claude-opus-5-v1", forced, []string{`"any":{}`, `"thinking":{"type":"disabled"}`}, nil, nil},
+		{"claude-sonnet-4-5-20250929-v1:0", `reasoning_effort: "low"`, []string{`"thinking":{"type":"enabled","budget_tokens":2048}`, `"maxTokens":6144`}, []string{"effort"}, nil},
+		{"claude-sonnet-4-5-20250929-v1:0", `reasoning_effort: "low" max_output_tokens: 100`, []string{`"maxTokens":100`}, []string{"thinking"}, []string{"reasoning_effort"}},
+		{"claude-sonnet-4-5-20250929-v1:0", `temperature: 1 top_p: 1 strict_params: true`, []string{`"temperature":1`}, []string{"topP"}, nil},
+		{"claude-mythos-preview", `temperature: 0.2 top_k: 3` + forced, []string{"Call at least one"}, []string{"temperature", "top_k", `"any"`}, []string{"temperature", "top_k"}},
+	} {
+		to := target("us.anthropic." + c.model)
+		to.Capabilities = []string{"no_thinking"}
+		body, head, err := sent(t, to, hello+c.request)
+		if err != nil || !slices.Equal(head.Dropped, c.dropped) {
+			t.Errorf("%s %s: %v %v", c.model, c.request, head.Dropped, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s %s: no %s in\n%s", c.model, c.request, want, body)
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(body, not) {
+				t.Errorf("%s %s: %s in\n%s", c.model, c.request, not, body)
+			}
 		}
 	}
 }
@@ -142,17 +174,21 @@ func TestEnforced(t *testing.T) {
 }
 
 func TestModelOf(t *testing.T) {
-	for id, want := range map[string]model{
-		"":                             {claude: true},
-		"anthropic.claude-opus-4-6-v1": {claude: true, opus: true, major: 4, minor: 6},
-		"us.anthropic.claude-sonnet-4-20250514-v1:0":                       {claude: true, major: 4},
-		"anthropic.claude-3-7-sonnet-20250219-v1:0":                        {claude: true, major: 3, minor: 7},
-		"anthropic.claude-v2:1":                                            {claude: true, major: 2},
-		"global.anthropic.claude-opus-5":                                   {claude: true, opus: true, major: 5},
-		"arn:aws:bedrock:x:1:inference-profile/us.amazon.nova-2-lite-v1:0": {nova: true},
-		"arn:aws:bedrock:x:1:application-inference-profile/abc":            {},
+	for id, want := range map[string]struct {
+		claude, nova bool
+		since        int
+	}{
+		"":                             {true, false, 501},
+		"anthropic.claude-opus-4-6-v1": {true, false, 406},
+		"us.anthropic.claude-sonnet-4-20250514-v1:0":                       {true, false, 400},
+		"anthropic.claude-3-7-sonnet-20250219-v1:0":                        {true, false, 307},
+		"anthropic.claude-v2:1":                                            {true, false, 0},
+		"global.anthropic.claude-opus-5":                                   {true, false, 500},
+		"anthropic.claude-mythos-preview":                                  {true, false, 501},
+		"arn:aws:bedrock:x:1:inference-profile/us.amazon.nova-2-lite-v1:0": {false, true, 0},
+		"arn:aws:bedrock:x:1:application-inference-profile/abc":            {false, false, 0},
 	} {
-		if got := modelOf(id); got != want {
+		if got := modelOf(id); got.claude != want.claude || got.nova != want.nova || got.gen.Since != want.since {
 			t.Errorf("%s: %+v", id, got)
 		}
 	}

@@ -1,6 +1,9 @@
 package bedrock
 
-import "github.com/ai-process/ktms/vendors"
+import (
+	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
+)
 
 // row is short for one row of a table.
 func row(how vendors.Carriage, note string) vendors.Support {
@@ -18,7 +21,7 @@ var base = vendors.Table{
 	vendors.MessageReasoning: row(vendors.Dropped, "signed reasoning travels in ktms_opaque"),
 	vendors.MessageRefusal:   row(vendors.Translated, "text"),
 	vendors.MessageOpaque:    row(vendors.Native, "reasoningContent with its signature"),
-	vendors.MessageExtra:     row(vendors.Translated, "cache_control becomes a cachePoint; other members are dropped"),
+	vendors.MessageExtra:     row(vendors.Translated, "cache_control becomes a cachePoint, is_error the status of a tool's result; other members are dropped"),
 
 	vendors.PartText:         row(vendors.Native, ""),
 	vendors.PartImageURL:     row(vendors.Refused, "data: URLs are carried; the vendor fetches no https: ones, and s3: ones only with the operator's key"),
@@ -75,7 +78,7 @@ var base = vendors.Table{
 	vendors.ParallelToolCalls:  row(vendors.Dropped, ""),
 	vendors.Verbosity:          row(vendors.Dropped, ""),
 	vendors.ServiceTier:        row(vendors.Translated, "serviceTier: default, priority, flex, reserved; auto is default"),
-	vendors.ReasoningEffort:    row(vendors.Native, "outputConfig.effort of Claude models; minimal is low; none needs a model that declares no_thinking"),
+	vendors.ReasoningEffort:    row(vendors.Translated, "outputConfig.effort of Claude models, with thinking where it has to be switched on; minimal is low; none only where thinking can be switched off"),
 	vendors.PromptCacheKey:     row(vendors.Dropped, ""),
 	vendors.EnableGoogleSearch: row(vendors.Dropped, ""),
 	vendors.ExtraJSON:          row(vendors.Dropped, "guardrailConfig is carried, and thinking to Claude models"),
@@ -86,22 +89,25 @@ var base = vendors.Table{
 func fieldsOf(id string) vendors.Table {
 	m := modelOf(id)
 	rows := vendors.Table{}
-	if m.fixedSampling() {
+	if !m.gen.Sampling {
 		rows[vendors.Temperature] = row(vendors.Dropped, "the model takes only 1")
 		rows[vendors.TopP] = row(vendors.Dropped, "the model takes only 0.99 and more")
 		rows[vendors.TopK] = row(vendors.Dropped, "")
 	}
-	if m.unforced() {
+	if !m.gen.Forced {
 		rows[vendors.ToolChoiceRequired] = row(vendors.Translated, "an instruction: the model cannot be forced")
 		rows[vendors.ToolChoiceFunction] = row(vendors.Translated, "an instruction: the model cannot be forced")
 	}
-	if m.effortless() {
-		rows[vendors.ReasoningEffort] = row(vendors.Dropped, "the model knows no effort")
+	switch {
+	case m.gen.Style == claude.Never:
+		rows[vendors.ReasoningEffort] = row(vendors.Dropped, "the model does not think")
+	case m.gen.Style == claude.Budgeted && !m.gen.Efforts:
+		rows[vendors.ReasoningEffort] = row(vendors.Translated, "a budget of thinking tokens; none switches thinking off")
 	}
-	if m.unstructured() {
+	if !m.gen.Schemas {
 		rows[vendors.ToolStrict] = row(vendors.Dropped, "")
 		for _, f := range []vendors.Field{vendors.ResponseSchema, vendors.ResponseSchemaJSON} {
-			rows[f] = row(vendors.Translated, "an instruction: the model follows no schema by itself")
+			rows[f] = row(vendors.Translated, "an instruction: nobody holds the model to a schema")
 		}
 		rows[vendors.SchemaName], rows[vendors.SchemaDescription] = row(vendors.Dropped, ""), row(vendors.Dropped, "")
 	}
@@ -111,6 +117,9 @@ func fieldsOf(id string) vendors.Table {
 		rows[vendors.ExtraJSON] = row(vendors.Dropped, "guardrailConfig is carried")
 		for _, f := range []vendors.Field{vendors.MessageExtra, vendors.PartExtra, vendors.ToolExtra} {
 			rows[f] = row(vendors.Dropped, "")
+		}
+		if m.nova {
+			rows[vendors.MessageExtra] = row(vendors.Dropped, "is_error of a tool's result is carried")
 		}
 	}
 	if !m.claude && !m.nova {

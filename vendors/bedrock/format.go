@@ -58,7 +58,7 @@ func (e *encoder) format() {
 	named := e.Carries(vendors.SchemaName, r.GetResponseSchemaName() != "")
 	described := e.Carries(vendors.SchemaDescription, !blank(r.GetResponseSchemaDescription()))
 	whole := string(s.JSON())
-	if e.model.unstructured() {
+	if !e.model.gen.Schemas {
 		e.rules = append(e.rules, followSchema+whole)
 		return
 	}

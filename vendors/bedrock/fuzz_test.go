@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 	"google.golang.org/protobuf/proto"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -170,4 +171,30 @@ func TestRawInputIsJSON(t *testing.T) {
 			t.Error(input)
 		}
 	}
+}
+
+// FuzzState replays states that a caller may have made up.
+func FuzzState(f *testing.F) {
+	f.Add("hello", `[1,9223372036854775807,{"type":"thinking","thinking":"x","signature":"y"}]`)
+	f.Add("héllo", `[2,{"type":"redacted_thinking","data":"AAH/"},"c","c"]`)
+	f.Fuzz(func(t *testing.T, text, state string) {
+		req := requested(t, hello)
+		req.Messages = append(req.Messages, &ktmsv1.Message{
+			Role: ktmsv1.MessageRole_MESSAGE_ROLE_ASSISTANT, Text: text, ToolCalls: []*ktmsv1.ToolCall{{Id: "c", Name: "f"}},
+			Opaque: vendors.SealOpaque(dialect, testClaude, []byte(state)),
+		}, &ktmsv1.Message{Role: ktmsv1.MessageRole_MESSAGE_ROLE_TOOL, ToolCallId: "c", Text: "r"})
+		encoded, failed := encode(target(testClaude), req)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		said := ""
+		for _, block := range encoded.input.Messages[1].Content {
+			if b, ok := block.(*types.ContentBlockMemberText); ok {
+				said += b.Value
+			}
+		}
+		if strings.Join(strings.Fields(said), "") != strings.Join(strings.Fields(text), "") {
+			t.Fatalf("%q became %q", text, said)
+		}
+	})
 }

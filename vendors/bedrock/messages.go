@@ -8,6 +8,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
@@ -115,22 +116,22 @@ func (e *encoder) content(path string, m *ktmsv1.Message, takes place) []types.C
 
 // answer writes a turn of the assistant: its signed reasoning, what it said, what it refused, and its calls.
 func (e *encoder) answer(path string, m *ktmsv1.Message) []types.ContentBlock {
-	var out []types.ContentBlock
-	state := openReasoning(e.target.Model, m.GetOpaque())
-	if e.Carries(vendors.MessageOpaque, state != nil) {
-		out = append(out, state...)
+	var state claude.Order
+	if e.Carries(vendors.MessageOpaque, m.GetOpaque() != "") {
+		state = claude.Open(dialect, e.target.Model, m.GetOpaque())
 	}
-	e.Carries(vendors.MessageReasoning, m.GetReasoning() != "" && state == nil)
-	out = append(out, e.content(path, m, onlyText)...)
+	e.Carries(vendors.MessageReasoning, m.GetReasoning() != "" && !state.Thinks())
+	said := e.content(path, m, onlyText)
 	if e.Carries(vendors.MessageRefusal, !blank(m.GetRefusal())) {
-		out = append(out, &types.ContentBlockMemberText{Value: m.GetRefusal()})
+		said = append(said, &types.ContentBlockMemberText{Value: m.GetRefusal()})
 	}
+	var calls []types.ContentBlock
 	for i, c := range m.GetToolCalls() {
 		if block := e.call(fmt.Sprintf("%s.tool_calls[%d]", path, i), c); block != nil {
-			out = append(out, block)
+			calls = append(calls, block)
 		}
 	}
-	return out
+	return turnOf(&state, m, said, calls)
 }
 
 // finish puts the results of calls in their places and sees to what the vendor demands of the order.

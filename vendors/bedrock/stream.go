@@ -16,6 +16,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/transport"
 )
 
@@ -134,14 +135,46 @@ type stream struct {
 	uses  map[int32]*use
 	calls []*use
 	begun int // calls of any kind
-	// thoughts are the blocks of reasoning by their index, order as they came.
+	// thoughts are the blocks of reasoning by their index. steps are what came of the answer, in order.
 	thoughts map[int32]*streamedThought
-	order    []*streamedThought
+	steps    []step
 	said     bool // something that the caller has
 	finished bool
 	counted  bool // the usage came
 	// failed is what the answer ended in, where its end is a failure. The usage comes after it and is billed.
 	failed *vendors.Error
+}
+
+// step is a thought, a call, or so many bytes of text.
+type step struct {
+	thought *streamedThought
+	call    string
+	text    int
+}
+
+// order is that of the answer, to be kept for the next turn.
+func (s *stream) order() *claude.Order {
+	var out claude.Order
+	for _, step := range s.steps {
+		switch t := step.thought; {
+		case t != nil:
+			out.Think(newThought(string(t.text), string(t.signature), t.redacted))
+		case step.call != "":
+			out.Call(step.call)
+		default:
+			out.Text(step.text)
+		}
+	}
+	return &out
+}
+
+// tell keeps a piece of text.
+func (s *stream) tell(text string) {
+	if n := len(s.steps); n > 0 && s.steps[n-1].text > 0 {
+		s.steps[n-1].text += len(text)
+	} else if text != "" {
+		s.steps = append(s.steps, step{text: len(text)})
+	}
 }
 
 // streamedThought grows with its pieces, of which there may be hundreds of thousands.
@@ -215,8 +248,10 @@ func (s *stream) start(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockStart
 	}
 	u.index = int32(len(s.calls))
 	s.calls = append(s.calls, u)
+	id := callID(begun.Value.ToolUseId, int(u.index))
+	s.steps = append(s.steps, step{call: id})
 	out.ToolCallChunks = []*ktmsv1.ToolCallChunk{{
-		Index: u.index, Id: callID(begun.Value.ToolUseId, int(u.index)), Name: s.call.callerName(text(begun.Value.Name)), Type: "function",
+		Index: u.index, Id: id, Name: s.call.callerName(text(begun.Value.Name)), Type: "function",
 	}}
 	return nil
 }
@@ -226,15 +261,16 @@ func (s *stream) delta(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockDelta
 	switch d := e.Delta.(type) {
 	case *types.ContentBlockDeltaMemberText:
 		out.Delta = d.Value
+		s.tell(d.Value)
 	case *types.ContentBlockDeltaMemberReasoningContent:
 		t := s.thoughts[index]
 		if t == nil {
-			if len(s.order) == maxBlocks {
+			if len(s.thoughts) == maxBlocks {
 				return s.call.tooMany()
 			}
 			t = &streamedThought{}
 			s.thoughts[index] = t
-			s.order = append(s.order, t)
+			s.steps = append(s.steps, step{thought: t})
 		}
 		switch r := d.Value.(type) {
 		case *types.ReasoningContentBlockDeltaMemberText:
@@ -275,11 +311,7 @@ func (s *stream) stop(out *ktmsv1.GenerateTextChunk, e *types.MessageStopEvent) 
 		}
 	}
 	out.FinishReason, out.RawFinishReason = ending.ours, ending.raw
-	thoughts := make([]thought, 0, len(s.order))
-	for _, t := range s.order {
-		thoughts = append(thoughts, thought{Text: string(t.text), Signature: string(t.signature), Redacted: t.redacted})
-	}
-	out.Opaque = sealReasoning(s.call.target.Model, thoughts)
+	out.Opaque = s.order().Seal(dialect, s.call.target.Model)
 }
 
 func (s *stream) metadata(out *ktmsv1.GenerateTextChunk, e *types.ConverseStreamMetadataEvent) {

@@ -182,7 +182,7 @@ func TestLongThinking(t *testing.T) {
 			t.Fatal(failed)
 		}
 	}
-	if n := len(s.order[0].text); n != 200*200_000 {
+	if n := len(s.thoughts[0].text); n != 200*200_000 {
 		t.Errorf("%d bytes", n)
 	}
 	// Copied for each piece, these are 4 TB.

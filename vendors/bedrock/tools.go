@@ -88,7 +88,7 @@ func (e *encoder) choose(config *types.ToolConfiguration, choice *ktmsv1.ToolCho
 		if !e.Carries(vendors.ToolChoiceRequired, true) {
 			return
 		}
-		if e.model.unforced() {
+		if e.unforced() {
 			e.rules = append(e.rules, "Call at least one of the tools now.")
 			return
 		}
@@ -101,12 +101,18 @@ func (e *encoder) choose(config *types.ToolConfiguration, choice *ktmsv1.ToolCho
 		if !e.declared[name] {
 			e.Wrong(vendors.ToolChoiceFunction.Param(), fmt.Sprintf("names %q, which is none of the tools", choice.GetFunctionName()))
 		}
-		if e.model.unforced() {
+		if e.unforced() {
 			e.rules = append(e.rules, "Call the tool "+name+" now.")
 			return
 		}
 		config.ToolChoice = &types.ToolChoiceMemberTool{Value: types.SpecificToolChoice{Name: &name}}
 	}
+}
+
+// unforced: the model refuses a choice that demands a call, always or while it thinks.
+func (e *encoder) unforced() bool {
+	_, thinks := e.callersThinking()
+	return thinks || !e.model.gen.Forced
 }
 
 func (e *encoder) tool(path string, t *ktmsv1.Tool) []types.Tool {

@@ -239,6 +239,19 @@ func (r *bedrockRequest) sampling(request map[string]any) {
 	if r.version >= 407 && (temperature != nil && temperature != json.Number("1") || topP != nil && topP != json.Number("1")) {
 		r.no("inferenceConfig", "the model takes no sampling parameters")
 	}
+	additional, _ := request["additionalModelRequestFields"].(map[string]any)
+	thinking, _ := additional["thinking"].(map[string]any)
+	if kind := thinking["type"]; kind == "enabled" || kind == "adaptive" {
+		if temperature != nil && temperature != json.Number("1") || additional["top_k"] != nil {
+			r.no("inferenceConfig", "temperature may only be set to 1 when thinking is enabled or in adaptive mode")
+		}
+		config, _ := request["toolConfig"].(map[string]any)
+		if choice, _ := config["toolChoice"].(map[string]any); choice["any"] != nil || choice["tool"] != nil {
+			r.no("toolConfig", "thinking may not be enabled when tool_choice forces tool use")
+		}
+	} else if kind == "disabled" && r.version >= 501 && !strings.Contains(r.model, "haiku") {
+		r.no("additionalModelRequestFields", "thinking cannot be disabled")
+	}
 	if r.version >= 401 && temperature != nil && topP != nil {
 		r.no("inferenceConfig", "temperature and top_p cannot both be specified for this model")
 	}

@@ -62,7 +62,7 @@ func (r *bedrockRequest) output(path string, v any) {
 			members["effort"] = r.enum("low", "medium", "high", "xhigh", "max")
 		}
 	}
-	if !r.claude || r.version >= 401 {
+	if r.claude && r.version >= 401 { // nobody knows of others that take it
 		members["textFormat"] = r.object(map[string]check{
 			"*type": r.enum("json_schema"),
 			"*structure": r.union(map[string]check{"jsonSchema": r.object(map[string]check{
