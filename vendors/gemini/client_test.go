@@ -3,6 +3,7 @@ package gemini
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -138,5 +139,34 @@ func TestEmbed(t *testing.T) {
 	_, err = v.Embed(t.Context(), to, &ktmsv1.GetEmbeddingsRequest{TokenInputs: []*ktmsv1.TokenInput{{Tokens: []int32{1}}}})
 	if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported {
 		t.Error(err)
+	}
+}
+
+// The vendor refuses larger batches; saying so here spares a call that can only fail.
+func TestEmbedTakesAHundredTexts(t *testing.T) {
+	up := vendortest.NewUpstream(t)
+	up.Reply(vendortest.Respond(200, vendortest.Gemini().Embeddings(nil, slices.Repeat([][]float32{{1}}, maxInputs), 1)))
+	v, to := New(Options{}), vendors.Target{Vendor: vendors.Google, Model: "m", BaseURL: up.URL, Key: vendors.NewSecret("k")}
+	if _, err := v.Embed(t.Context(), to, &ktmsv1.GetEmbeddingsRequest{Inputs: slices.Repeat([]string{"x"}, maxInputs)}); err != nil {
+		t.Error(err)
+	}
+	_, err := v.Embed(t.Context(), to, &ktmsv1.GetEmbeddingsRequest{Inputs: slices.Repeat([]string{"x"}, maxInputs+1)})
+	if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported || e.Param != "input" || !strings.Contains(e.Message, "100") {
+		t.Error(err)
+	}
+	if n := len(up.Calls()); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+func TestEmbedExtras(t *testing.T) {
+	body, dropped, failed := encodeEmbed(target("m"), &ktmsv1.GetEmbeddingsRequest{Inputs: []string{"a"},
+		ExtraJson: `{"task_type":"RETRIEVAL_QUERY","title":"T","user":"u"}`})
+	if failed != nil || !slices.Equal(dropped, []string{"user"}) || !strings.Contains(string(body), `"taskType":"RETRIEVAL_QUERY","title":"T"`) {
+		t.Errorf("%v %v %s", failed, dropped, body)
+	}
+	_, _, failed = encodeEmbed(target("m"), &ktmsv1.GetEmbeddingsRequest{Inputs: []string{"a"}, ExtraJson: `{"user":"u"}`, StrictParams: true})
+	if failed == nil || failed.Kind != vendors.Unsupported || failed.Param != "user" {
+		t.Error(failed)
 	}
 }

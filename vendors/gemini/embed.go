@@ -1,22 +1,27 @@
 package gemini
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
+
+// maxInputs is the most texts that one call takes. Keystone makes one call of each request.
+const maxInputs = 100
 
 // Embed implements vendors.Embedder.
 func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
-	if len(req.GetTokenInputs()) > 0 {
-		return nil, &vendors.Error{
-			Kind: vendors.Unsupported, Vendor: t.Vendor, Param: "input", Message: "input cannot be carried to this vendor: it takes texts, not tokens",
-		}
+	encoded, dropped, failed := encodeEmbed(t, req)
+	if failed != nil {
+		return nil, failed
 	}
-	res, failed := v.post(ctx, t, "batchEmbedContents", encodeEmbed(t, req), false)
+	res, failed := v.post(ctx, t, "batchEmbedContents", encoded, false)
 	if failed != nil {
 		return nil, failed
 	}
@@ -29,10 +34,24 @@ func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmb
 	if failed != nil {
 		return nil, within(failed, res)
 	}
+	out.DroppedParams = dropped
 	return out, nil
 }
 
-func encodeEmbed(t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) []byte {
+// encodeEmbed writes the body, and says what of the request is lost.
+func encodeEmbed(t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) ([]byte, []string, *vendors.Error) {
+	ledger := vendors.NewLedger(t.Vendor, nil)
+	if len(req.GetTokenInputs()) > 0 {
+		ledger.Refuse("input", "it takes texts, not tokens")
+	}
+	if n := len(req.GetInputs()); n > maxInputs {
+		ledger.Refuse("input", fmt.Sprintf("it takes at most %d inputs in one call, not %d", maxInputs, n))
+	}
+	task, title := embedExtras(ledger, req.GetExtraJson())
+	dropped, failed := ledger.Close(req.GetStrictParams())
+	if failed != nil {
+		return nil, nil, failed
+	}
 	collection, id := split(t.Model)
 	size := 0
 	for _, text := range req.GetInputs() {
@@ -46,6 +65,8 @@ func encodeEmbed(t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) []byte {
 					w.text("model", collection+"/"+id)
 					w.name("content")
 					w.content(&content{parts: []part{{text: text}}})
+					w.maybeText("taskType", task)
+					w.maybeText("title", title)
 					if req.GetDimensions() > 0 {
 						w.integer("outputDimensionality", int64(req.GetDimensions()))
 					}
@@ -53,7 +74,30 @@ func encodeEmbed(t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) []byte {
 			}
 		})
 	})
-	return w.buf
+	return w.buf, dropped, nil
+}
+
+// embedExtras reads the members that the vendor has, too: they say of each text what it is for. All others are lost.
+func embedExtras(ledger *vendors.Ledger, text string) (task, title string) {
+	if text == "" {
+		return "", ""
+	}
+	members, err := openaiapi.ParseMembers([]byte(text))
+	if err != nil {
+		ledger.Wrong("extra_json", "is not a JSON object")
+	}
+	for _, m := range members {
+		var value string
+		switch text := json.Unmarshal(m.Value, &value) == nil && value != ""; {
+		case text && (m.Name == "task_type" || m.Name == "taskType"):
+			task = value
+		case text && m.Name == "title":
+			title = value
+		default:
+			ledger.Drop(m.Name)
+		}
+	}
+	return task, title
 }
 
 // decodeEmbed reads the vectors. The vendor does not say what they cost.
@@ -63,6 +107,9 @@ func decodeEmbed(t vendors.Target, req *ktmsv1.GetEmbeddingsRequest, body []byte
 			Values []float32 `json:"values"`
 		} `json:"embeddings"`
 		Error json.RawMessage `json:"error"`
+	}
+	if list := bytes.TrimSpace(body); len(list) > 0 && list[0] == '[' {
+		return nil, listError(t, body)
 	}
 	if err := json.Unmarshal(body, &wire); err != nil {
 		return nil, garbled(t, err)

@@ -30,6 +30,12 @@ type dialect struct {
 	enforces bool
 	// usageUnasked: usage comes without stream_options, which the vendor does not know.
 	usageUnasked bool
+	// packedVectors: vectors come in base64, which is a third of what their digits need.
+	packedVectors bool
+	// dimensions is another name for the dimensions of vectors.
+	dimensions string
+	// embedExtras, where it is set, are the only further members that a call for vectors may have.
+	embedExtras []string
 	// shortToolIDs: ids of tool calls have to be nine letters and digits.
 	shortToolIDs bool
 }
@@ -42,10 +48,10 @@ var bothReasonings = []string{"reasoning_content", "reasoning"}
 
 var dialects = map[string]dialect{
 	vendors.OpenAI: {
-		baseURL: "https://api.openai.com/v1", newMaxTokens: true, enforces: true,
+		baseURL: "https://api.openai.com/v1", newMaxTokens: true, enforces: true, packedVectors: true,
 	},
 	vendors.Azure: {
-		azure: true, newMaxTokens: true, enforces: true,
+		azure: true, newMaxTokens: true, enforces: true, packedVectors: true,
 	},
 	vendors.DeepSeek: {
 		baseURL: "https://api.deepseek.com", reasoning: []string{"reasoning_content"},
@@ -57,6 +63,7 @@ var dialects = map[string]dialect{
 	vendors.Mistral: {
 		baseURL: "https://api.mistral.ai/v1", seed: "random_seed", enforces: true,
 		noDeveloper: true, messageExtras: []string{"prefix"}, usageUnasked: true, shortToolIDs: true,
+		dimensions: "output_dimension", embedExtras: mistralEmbeds,
 	},
 	vendors.Ollama: {
 		reasoning: bothReasonings, canDisable: true, ollama: true,

@@ -2,60 +2,112 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 
 	api "github.com/sashabaranov/go-openai"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 	"github.com/ai-process/ktms/vendors/transport"
 )
 
 var _ vendors.Embedder = (*Vendor)(nil)
 
-// Embed implements vendors.Embedder. Floats are asked for: not every server of this dialect has base64.
+// Embed implements vendors.Embedder.
 func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
 	d := dialectOf(t.Vendor)
 	address, failed := endpoint(t, d, embeddingsPath)
 	if failed != nil {
 		return nil, failed
 	}
-	door := &embedDoor{vendor: v, target: t, dialect: d}
+	wire, dropped, failed := encodeEmbed(t, d, req)
+	if failed != nil {
+		return nil, failed
+	}
+	inputs := max(len(req.GetInputs()), len(req.GetTokenInputs()))
+	door := &embedDoor{vendor: v, target: t, dialect: d, limit: embedLimit(inputs), packed: wire.EncodingFormat != ""}
 	var err error
 	if door.address, err = url.Parse(address); err != nil {
 		return nil, transport.Failure(ctx, t.Vendor, err)
 	}
-	wire := api.EmbeddingRequest{Model: api.EmbeddingModel(t.Model)}
-	inputs := len(req.GetInputs())
+	config := api.DefaultConfig("")
+	config.HTTPClient = door
+	answer, err := api.NewClientWithConfig(config).CreateEmbeddings(ctx, *wire)
+	if door.plain != nil {
+		answer = *door.plain
+	}
+	if err != nil || len(answer.Data) == 0 {
+		return nil, door.failure(ctx, err)
+	}
+	out, failed := vectors(t, inputs, &answer)
+	if failed != nil {
+		failed.Status = door.status
+		return nil, failed
+	}
+	out.DroppedParams = dropped
+	return out, nil
+}
+
+// reservedEmbed are the members of a call for vectors that have fields of their own.
+var reservedEmbed = []string{"model", "input", "encoding_format", "dimensions"}
+
+// mistralEmbeds are the further members that Mistral takes: it answers any other with an error.
+var mistralEmbeds = []string{"output_dtype", "metadata"}
+
+// encodeEmbed says a request in the library's words, and what of it is lost.
+func encodeEmbed(t vendors.Target, d *dialect, req *ktmsv1.GetEmbeddingsRequest) (*api.EmbeddingRequest, []string, *vendors.Error) {
+	wire := &api.EmbeddingRequest{Model: api.EmbeddingModel(t.Model), Input: req.GetInputs(), ExtraBody: map[string]any{}}
 	if tokens := req.GetTokenInputs(); len(tokens) > 0 {
 		lists := make([][]int32, 0, len(tokens))
 		for _, input := range tokens {
 			lists = append(lists, input.GetTokens())
 		}
-		wire.Input, inputs = lists, len(lists)
-	} else {
-		wire.Input = req.GetInputs()
+		wire.Input = lists
 	}
-	switch n := int(req.GetDimensions()); {
-	case n > 0 && t.Vendor == vendors.Mistral:
-		wire.ExtraBody = map[string]any{"output_dimension": n}
-	case n > 0:
+	if d.packedVectors {
+		wire.EncodingFormat = api.EmbeddingEncodingFormatBase64
+	}
+	ledger := vendors.NewLedger(t.Vendor, nil)
+	if text := req.GetExtraJson(); text != "" {
+		members, err := openaiapi.ParseMembers([]byte(text))
+		if err != nil {
+			ledger.Wrong("extra_json", "is not a JSON object")
+		}
+		for _, m := range members {
+			if isOneOf(m.Name, reservedEmbed) || d.embedExtras != nil && !isOneOf(m.Name, d.embedExtras) {
+				ledger.Drop(m.Name)
+				continue
+			}
+			wire.ExtraBody[m.Name] = json.RawMessage(m.Value)
+		}
+	}
+	if n := int(req.GetDimensions()); n > 0 && d.dimensions != "" {
+		wire.ExtraBody[d.dimensions] = n
+	} else {
 		wire.Dimensions = n
 	}
-	config := api.DefaultConfig("")
-	config.HTTPClient = door
-	answer, err := api.NewClientWithConfig(config).CreateEmbeddings(ctx, wire)
-	if err != nil {
-		return nil, door.failure(ctx, err)
-	}
-	return vectors(t, inputs, &answer)
+	dropped, failed := ledger.Close(req.GetStrictParams())
+	return wire, dropped, failed
+}
+
+// How large an answer can be. Vectors in base64 need six bytes a number, numbers in digits about twelve.
+const (
+	mostDimensions = 8192
+	numberBytes    = 16
+	embedSlack     = 1 << 20
+	// maxEmbedAnswer bounds it for any number of inputs.
+	maxEmbedAnswer = 512 << 20
+)
+
+func embedLimit(inputs int) int {
+	return min(inputs*mostDimensions*numberBytes+embedSlack, maxEmbedAnswer)
 }
 
 // vectors puts the answer into the order of the inputs.
-func vectors(t vendors.Target, inputs int, answer *api.EmbeddingResponse) (*ktmsv1.GetEmbeddingsResponse, error) {
+func vectors(t vendors.Target, inputs int, answer *api.EmbeddingResponse) (*ktmsv1.GetEmbeddingsResponse, *vendors.Error) {
 	if len(answer.Data) != inputs {
 		return nil, unavailable(t, fmt.Sprintf("answered with %d embeddings for %d inputs", len(answer.Data), inputs))
 	}
@@ -78,71 +130,4 @@ func vectors(t vendors.Target, inputs int, answer *api.EmbeddingResponse) (*ktms
 		out.Usage = &ktmsv1.TokensUsage{Input: max(int64(u.PromptTokens), int64(u.TotalTokens), 0)}
 	}
 	return out, nil
-}
-
-// embedDoor carries the library's one call with this dialect's address, headers, limits and errors.
-type embedDoor struct {
-	vendor  *Vendor
-	target  vendors.Target
-	dialect *dialect
-	address *url.URL
-	// status of the answer, and why reading it failed.
-	status int
-	broken error
-}
-
-// Do implements the library's HTTPDoer.
-func (c *embedDoor) Do(hr *http.Request) (*http.Response, error) {
-	hr.URL, hr.Host, hr.Header = c.address, "", http.Header{}
-	if failed := c.vendor.headers(hr.Header, c.target, c.dialect, false); failed != nil {
-		return nil, failed
-	}
-	res, err := c.vendor.client.Do(hr)
-	if err != nil {
-		return nil, transport.Failure(hr.Context(), c.target.Vendor, err)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		defer res.Body.Close()
-		failed := statusError(c.target, res)
-		if hr.Context().Err() != nil {
-			return nil, transport.Failure(hr.Context(), c.target.Vendor, hr.Context().Err())
-		}
-		return nil, failed
-	}
-	c.status = res.StatusCode
-	res.Body = &embedBody{ReadCloser: res.Body, left: maxAnswer, door: c}
-	return res, nil
-}
-
-// failure tells an answer that broke off from one that cannot be read.
-func (c *embedDoor) failure(ctx context.Context, err error) *vendors.Error {
-	if c.status == 0 || c.broken != nil || ctx.Err() != nil {
-		if c.broken != nil {
-			err = c.broken
-		}
-		return transport.Failure(ctx, c.target.Vendor, err)
-	}
-	e := garbled(c.target, err)
-	e.Status = c.status
-	return e
-}
-
-// embedBody bounds an answer and remembers why it broke off.
-type embedBody struct {
-	io.ReadCloser
-	left int
-	door *embedDoor
-}
-
-func (b *embedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		b.door.broken = unavailable(b.door.target, fmt.Sprintf("answered with more than %d bytes", maxAnswer))
-		return 0, b.door.broken
-	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	if err != nil && err != io.EOF {
-		b.door.broken = err
-	}
-	return n, err
 }

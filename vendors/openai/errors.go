@@ -18,7 +18,7 @@ func unavailable(t vendors.Target, message string) *vendors.Error {
 
 // garbled is the error of an answer that cannot be read. The cause says where, not what: the text may be the caller's.
 func garbled(t vendors.Target, cause error) *vendors.Error {
-	e := unavailable(t, "answered with something that is not the chat API's JSON")
+	e := unavailable(t, "answered with something that is not the API's JSON")
 	e.Err = cause
 	return e
 }

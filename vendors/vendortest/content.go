@@ -2,7 +2,6 @@ package vendortest
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -269,78 +268,4 @@ func (f *fixture) converse(c conversation) {
 	if !json.Valid(body) {
 		f.Errorf("not JSON: %s", body)
 	}
-}
-
-var embeddingCases = []testCase{
-	{name: "vectors", needs: embeds, run: func(f *fixture) {
-		want := [][]float32{{0.5, -0.25, 1e-7}, {0.125, 0, 3}, {1, 2, 3}}
-		f.up.Reply(f.answers(f.Script.Embeddings(want, 9)))
-		got, err := f.embed(&ktmsv1.GetEmbeddingsRequest{Model: "m", Inputs: []string{"canary-one", "canary-two", "canary-three"}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		if len(got.GetEmbeddings()) != len(want) {
-			f.Fatalf("%d vectors", len(got.GetEmbeddings()))
-		}
-		for i, e := range got.GetEmbeddings() {
-			if int(e.GetIndex()) != i || len(e.GetVector()) != 3 || e.GetVector()[0] != want[i][0] || e.GetVector()[2] != want[i][2] {
-				f.Errorf("vector %d: %v", i, e)
-			}
-		}
-		if u := got.GetUsage(); u != nil && (u.GetInput() != 9 || u.GetOutput() != 0) {
-			f.Errorf("usage %v", u)
-		}
-		body := string(f.up.Await(0).Body)
-		one, two, three := strings.Index(body, "canary-one"), strings.Index(body, "canary-two"), strings.Index(body, "canary-three")
-		if one < 0 || two < one || three < two {
-			f.Errorf("inputs in %s", body)
-		}
-		f.checkSecret(f.up.Await(0).Path + f.up.Await(0).Query)
-	}},
-	{name: "dimensions", needs: embeds, run: func(f *fixture) {
-		f.up.Reply(f.answers(f.Script.Embeddings([][]float32{{1}}, 1)))
-		if _, err := f.embed(&ktmsv1.GetEmbeddingsRequest{Model: "m", Inputs: []string{"x"}, Dimensions: 321}); err != nil || !strings.Contains(string(f.up.Await(0).Body), "321") {
-			f.Errorf("%v: %s", err, f.up.Await(0).Body)
-		}
-	}},
-	{name: "failures", needs: embeds, run: func(f *fixture) {
-		whole := f.Script.Embeddings([][]float32{{1}, {2}}, 2)
-		for name, c := range map[string]struct {
-			reply Reply
-			kind  vendors.Kind
-		}{
-			"too few":  {f.answers(f.Script.Embeddings([][]float32{{1}}, 1)), vendors.Unavailable},
-			"too many": {f.answers(f.Script.Embeddings([][]float32{{1}, {2}, {3}}, 1)), vendors.Unavailable},
-			"empty":    {f.answers(""), vendors.Unavailable},
-			"garbled":  {f.answers(strings.Replace(whole, "{", "{]", 1)), vendors.Unavailable},
-			"cut":      {f.answers(whole[:len(whole)/2]), vendors.Unavailable},
-			"HTML":     {Respond(http.StatusOK, "<html>log in</html>", "Content-Type", "text/html"), vendors.Unavailable},
-			"denied":   {Respond(http.StatusUnauthorized, f.Script.Failure("wrong key "+Key), "Content-Type", "application/json"), vendors.Denied},
-			"busy":     {Respond(http.StatusServiceUnavailable, f.Script.Failure("busy"), "Content-Type", "application/json"), vendors.Unavailable},
-			"reset":    {func(x *Exchange) { x.Reset() }, vendors.Unavailable},
-		} {
-			f.Run(name, func(t *testing.T) {
-				f := newFixture(t, f.Subject)
-				f.up.Reply(c.reply)
-				_, err := f.embed(&ktmsv1.GetEmbeddingsRequest{Model: "m", Inputs: []string{"a", "b"}})
-				f.wants(err, c.kind)
-				if n := len(f.up.Calls()); n != 1 {
-					f.Errorf("%d calls", n)
-				}
-			})
-		}
-	}},
-}
-
-func embeds(s *Script) bool { return s.Embeddings != nil }
-
-func (f *fixture) embed(req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
-	f.Helper()
-	e, ok := f.vendor.(vendors.Embedder)
-	if !ok {
-		f.Fatal("the script has embeddings, the dialect has none")
-	}
-	got, err := e.Embed(f.Context(), f.target, req)
-	f.checkError(err)
-	return got, err
 }

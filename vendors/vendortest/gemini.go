@@ -164,7 +164,7 @@ func geminiStream(a Answer) Stream {
 	return s
 }
 
-func geminiEmbeddings(list [][]float32, _ int64) string {
+func geminiEmbeddings(_ *Call, list [][]float32, _ int64) string {
 	var out []string
 	for _, v := range list {
 		values, err := json.Marshal(v)

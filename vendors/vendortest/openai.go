@@ -1,6 +1,7 @@
 package vendortest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -55,11 +56,23 @@ var openaiWaits = []Wait{
 	{"nonsense", http.StatusTooManyRequests, []string{"Retry-After", "-1"}, rateLimited, 0},
 }
 
-// openaiEmbeddings gives the vectors in reverse: their index counts.
-func openaiEmbeddings(vectors [][]float32, inputTokens int64) string {
+// openaiEmbeddings gives the vectors in reverse, since their index counts, and in base64 where that was asked for.
+func openaiEmbeddings(c *Call, vectors [][]float32, inputTokens int64) string {
+	var asked struct {
+		Format string `json:"encoding_format"`
+	}
+	_ = json.Unmarshal(c.Body, &asked) // what is no JSON asks for nothing
 	var data []map[string]any
 	for i, v := range vectors {
-		data = append(data, map[string]any{"object": "embedding", "index": i, "embedding": v})
+		var vector any = v
+		if asked.Format == "base64" {
+			packed, err := binary.Append(nil, binary.LittleEndian, v)
+			if err != nil {
+				panic(err)
+			}
+			vector = packed
+		}
+		data = append(data, map[string]any{"object": "embedding", "index": i, "embedding": vector})
 	}
 	slices.Reverse(data)
 	text, err := json.Marshal(map[string]any{"object": "list", "model": "m", "data": data,

@@ -47,8 +47,9 @@ type Script struct {
 	// Check reads a request as strictly as the vendor does: unknown members, missing ones, wrong types, turns in an order
 	// that the vendor refuses. It returns what is wrong, "" for nothing.
 	Check func(*Call) string
-	// Embeddings spells the answer to a call for embeddings; nil if the dialect has none.
-	Embeddings func(vectors [][]float32, inputTokens int64) string
+	// Embeddings spells the answer to a call for embeddings, in the format that the call asks for; nil if the dialect has
+	// none.
+	Embeddings func(c *Call, vectors [][]float32, inputTokens int64) string
 }
 
 // Answer is what a vendor is to say.
