@@ -104,14 +104,14 @@ func callID(id *string, at int) string {
 	if text(id) == "" {
 		return fmt.Sprintf("call_unnamed_%d", at)
 	}
-	return *id
+	return valid(*id)
 }
 
 func text(s *string) string {
 	if s == nil {
 		return ""
 	}
-	return *s
+	return valid(*s)
 }
 
 func readThought(block types.ReasoningContentBlock) claude.Thought {

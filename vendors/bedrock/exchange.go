@@ -116,6 +116,8 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 		if x.err != nil {
 			return nil, x.err
 		}
+		// The SDK passes on what is no text, which no answer of ours can hold.
+		x.body = bytes.ToValidUTF8(x.body, []byte("\uFFFD"))
 		given.Body = io.NopCloser(bytes.NewReader(x.body))
 	}
 	return &given, nil

@@ -28,6 +28,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		`"stopReason":"tool_use","usage":{"inputTokens":-3,"outputTokens":2,"totalTokens":5,"cacheWriteInputTokens":7,"cacheDetails":[{"ttl":"1h","inputTokens":9}]}}`))
 	f.Add([]byte(`{"output":{"message":{"content":[{"video":{}},null,{"toolUse":{"name":"x","input":"y","type":"server_tool_use"}}]}},"stopReason":"brand_new","trace":{"promptRouter":{"invokedModelId":"m"}}}`))
 	f.Add([]byte(`{"message":"no"}`))
+	f.Add([]byte("{\"output\":{\"message\":{\"content\":[{\"text\":\"\xf8\"},{\"toolUse\":{\"toolUseId\":\"\xf8\",\"name\":\"\xf8\",\"input\":\"\xf8\"}}]}},\"stopReason\":\"\xf8\"}"))
 	f.Add([]byte(`{"output":{"message":{"content":[{"toolUse":{"name":"f"}},{"toolUse":{"toolUseId":"","name":"g","input":null}}]}},"stopReason":"tool_use"}`))
 	f.Add([]byte(`{"output":{"message":{"content":[]}},"stopReason":"guardrail_intervened","usage":{"inputTokens":1,"outputTokens":-2,"totalTokens":3}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -100,6 +101,7 @@ func FuzzDecodeStream(f *testing.F) {
 	f.Add("contentBlockStart {\"contentBlockIndex\":4,\"start\":{\"toolUse\":{\"toolUseId\":\"i\",\"name\":\"f\"}}}\ncontentBlockStop {\"contentBlockIndex\":4}\nmessageStop {\"stopReason\":\"tool_use\"}")
 	f.Add("contentBlockDelta {\"delta\":{\"toolUse\":{\"input\":\"{\"}}}\ncontentBlockDelta {\"delta\":{\"reasoningContent\":{\"redactedContent\":\"AAA=\"}}}\nbrandNew {}\nmessageStop {}")
 	f.Add("contentBlockStart {\"contentBlockIndex\":0,\"start\":{\"toolUse\":{\"name\":\"f\"}}}\nmessageStop {\"stopReason\":\"max_tokens\"}\ncontentBlockDelta {\"delta\":{\"text\":\"late\"}}\nmessageStop {\"stopReason\":\"malformed_tool_use\"}")
+	f.Add("contentBlockStart {\"start\":{\"toolUse\":{\"toolUseId\":\"\xf8\",\"name\":\"\xf8\"}}}\ncontentBlockDelta {\"delta\":{\"text\":\"\xf8\"}}\nmessageStop {\"stopReason\":\"\xf8\"}")
 	f.Add("metadata {\"usage\":{\"inputTokens\":1}}\nmessageStop {\"stopReason\":\"content_filtered\"}\nmetadata {\"usage\":{\"inputTokens\":2}}")
 	f.Fuzz(func(t *testing.T, text string) {
 		var events []event

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
@@ -223,6 +224,9 @@ func (s *stream) take(event any) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
 	return out, nil
 }
 
+// valid is a text that an answer of ours can hold. The SDK passes on what is none.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 func value(n *int32) int32 {
 	if n == nil {
 		return 0
@@ -260,8 +264,8 @@ func (s *stream) delta(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockDelta
 	index := value(e.ContentBlockIndex)
 	switch d := e.Delta.(type) {
 	case *types.ContentBlockDeltaMemberText:
-		out.Delta = d.Value
-		s.tell(d.Value)
+		out.Delta = valid(d.Value)
+		s.tell(out.GetDelta())
 	case *types.ContentBlockDeltaMemberReasoningContent:
 		t := s.thoughts[index]
 		if t == nil {
@@ -274,8 +278,8 @@ func (s *stream) delta(out *ktmsv1.GenerateTextChunk, e *types.ContentBlockDelta
 		}
 		switch r := d.Value.(type) {
 		case *types.ReasoningContentBlockDeltaMemberText:
-			t.text = append(t.text, r.Value...)
-			out.ReasoningDelta = r.Value
+			out.ReasoningDelta = valid(r.Value)
+			t.text = append(t.text, out.GetReasoningDelta()...)
 		case *types.ReasoningContentBlockDeltaMemberSignature:
 			t.signature = append(t.signature, r.Value...)
 		case *types.ReasoningContentBlockDeltaMemberRedactedContent:
@@ -310,7 +314,7 @@ func (s *stream) stop(out *ktmsv1.GenerateTextChunk, e *types.MessageStopEvent) 
 			out.ToolCallChunks = append(out.ToolCallChunks, &ktmsv1.ToolCallChunk{Index: u.index, Arguments: "{}"})
 		}
 	}
-	out.FinishReason, out.RawFinishReason = ending.ours, ending.raw
+	out.FinishReason, out.RawFinishReason = ending.ours, valid(ending.raw)
 	out.Opaque = s.order().Seal(dialect, s.call.target.Model)
 }
 
@@ -324,7 +328,7 @@ func (s *stream) metadata(out *ktmsv1.GenerateTextChunk, e *types.ConverseStream
 		s.failed.Usage = out.GetUsage()
 	}
 	if e.ServiceTier != nil {
-		out.ServiceTier = string(e.ServiceTier.Type)
+		out.ServiceTier = valid(string(e.ServiceTier.Type))
 	}
 	if e.Trace != nil && e.Trace.PromptRouter != nil {
 		out.VendorModel = text(e.Trace.PromptRouter.InvokedModelId)
