@@ -116,7 +116,7 @@ type GenerateTextRequest struct {
 	// Name and description of the schema for vendors that want them; the name defaults to "response".
 	ResponseSchemaName        string `protobuf:"bytes,18,opt,name=response_schema_name,json=responseSchemaName,proto3" json:"response_schema_name,omitempty"`
 	ResponseSchemaDescription string `protobuf:"bytes,19,opt,name=response_schema_description,json=responseSchemaDescription,proto3" json:"response_schema_description,omitempty"`
-	// Ask the vendor to follow the schema exactly; unset means yes.
+	// Ask the vendor to follow the schema exactly; unset means yes where the vendor takes the schema for that.
 	ResponseSchemaStrict *bool `protobuf:"varint,20,opt,name=response_schema_strict,json=responseSchemaStrict,proto3,oneof" json:"response_schema_strict,omitempty"`
 	// Ask for any JSON object, without a schema.
 	JsonObject bool `protobuf:"varint,21,opt,name=json_object,json=jsonObject,proto3" json:"json_object,omitempty"`
