@@ -3,6 +3,7 @@ package bedrock
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
@@ -190,17 +191,9 @@ func (e *encoder) budgetFor(effort string) bool {
 		return false
 	}
 	e.inference().MaxTokens = new(int32(ceiling))
-	e.further.Add("thinking", openBudget(budget))
+	e.further.Add("thinking", fmt.Appendf(nil, `{"type":"enabled","budget_tokens":%d}`, budget))
 	e.thinks = true
 	return true
-}
-
-func openBudget(tokens int64) json.RawMessage {
-	text, _ := json.Marshal(struct { // numbers and constants cannot fail
-		Type   string `json:"type"`
-		Budget int64  `json:"budget_tokens"`
-	}{"enabled", tokens})
-	return text
 }
 
 // inUnthoughtLoop reports whether results answer a turn of the assistant that has no reasoning: the vendor wants such a
