@@ -219,7 +219,7 @@ func (s *stream) take(event any) (*ktmsv1.GenerateTextChunk, *vendors.Error) {
 	}
 	s.said = s.said || vendors.HasContent(out)
 	if s.failed != nil || !vendors.HasContent(out) && out.GetUsage() == nil && out.GetVendorModel() == "" && out.GetServiceTier() == "" {
-		return nil, nil //nolint:nilerr,nilnil // the failure waits for the usage
+		return nil, nil //nolint:nilerr // the failure waits for the usage
 	}
 	return out, nil
 }
