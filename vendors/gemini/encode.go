@@ -39,8 +39,8 @@ type encoder struct {
 	contents []content
 	// open are the calls of the model's last turn, whose results are still to be written.
 	open []openCall
-	// results holds, for each tool_call_id, the places of the tool messages that no call has claimed yet.
-	results map[string][]int
+	// results holds the tool messages of each tool_call_id.
+	results map[string]*results
 
 	functions []function
 	names     map[string]string

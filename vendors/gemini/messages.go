@@ -32,11 +32,17 @@ func (e *encoder) conversation() {
 	e.instruction(vendors.BaseSystemInstruction, e.req.GetBaseSystemInstruction())
 	e.instruction(vendors.RequestInstruction, e.req.GetRequestInstruction())
 	messages := e.req.GetMessages()
-	e.results = map[string][]int{}
+	e.results = map[string]*results{}
 	for i, m := range messages {
-		if m.GetRole() == ktmsv1.MessageRole_MESSAGE_ROLE_TOOL {
-			e.results[m.GetToolCallId()] = append(e.results[m.GetToolCallId()], i)
+		if m.GetRole() != ktmsv1.MessageRole_MESSAGE_ROLE_TOOL {
+			continue
 		}
+		of := e.results[m.GetToolCallId()]
+		if of == nil {
+			of = &results{orphan: -1}
+			e.results[m.GetToolCallId()] = of
+		}
+		of.places = append(of.places, i)
 	}
 	leading := true
 	for i, m := range messages {
@@ -62,13 +68,39 @@ func (e *encoder) conversation() {
 		leading = false
 	}
 	e.answer()
-	for i, m := range messages {
-		for _, left := range e.results[m.GetToolCallId()] {
-			if left == i {
-				e.ledger.Wrong(fmt.Sprintf("messages[%d].tool_call_id", i), m.GetToolCallId()+" answers no call of an earlier assistant turn")
-			}
+	first := len(messages)
+	for _, of := range e.results {
+		if of.claim(len(messages)); of.orphan >= 0 {
+			first = min(first, of.orphan)
 		}
 	}
+	if first < len(messages) {
+		e.ledger.Wrong(fmt.Sprintf("messages[%d].tool_call_id", first), messages[first].GetToolCallId()+" answers no call of an earlier assistant turn")
+	}
+}
+
+// results are the places of the tool messages with one tool_call_id. Ids may come again, so that calls claim them in
+// turn.
+type results struct {
+	places []int
+	next   int // of places
+	orphan int // the first place that no call claimed, -1 for none
+}
+
+// claim takes the first result after a place; -1 is none. Places are asked for in order, so that a result before one
+// can belong to no later call either.
+func (r *results) claim(after int) int {
+	for r != nil && r.next < len(r.places) {
+		place := r.places[r.next]
+		r.next++
+		if place > after {
+			return place
+		}
+		if r.orphan < 0 {
+			r.orphan = place
+		}
+	}
+	return -1
 }
 
 // ends sees to it that there is a turn, and that the first is a user's.
@@ -197,17 +229,9 @@ func (e *encoder) call(path string, at int, c *ktmsv1.ToolCall) (part, bool) {
 	case arguments == "":
 		out.args = json.RawMessage("{}")
 	case !isObject(arguments):
-		e.ledger.Wrong(path+".arguments", "is not a JSON object")
+		e.ledger.Refuse(path+".arguments", "it takes JSON objects alone") // others take any text
 	}
-	open := openCall{id: out.id, name: out.name, path: path, result: -1}
-	for i, place := range e.results[out.id] {
-		if place > at {
-			open.result = place
-			e.results[out.id] = append(e.results[out.id][:i:i], e.results[out.id][i+1:]...)
-			break
-		}
-	}
-	e.open = append(e.open, open)
+	e.open = append(e.open, openCall{id: out.id, name: out.name, path: path, result: e.results[out.id].claim(at)})
 	return part{call: out}, true
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	for _, model := range []string{"gemini-2.5-flash", "gemini-3.8-flash", "gemini-4-argon"} {
+	for i, model := range []string{"gemini-2.5-flash", "gemini-3.8-flash", "gemini-4-argon"} {
 		t.Run(model, func(t *testing.T) {
 			vendortest.Run(t, vendortest.Subject{
 				New: func(carrier http.RoundTripper) vendors.Vendor {
@@ -18,8 +18,9 @@ func TestSuite(t *testing.T) {
 				Target: func(baseURL string) vendors.Target {
 					return vendors.Target{Vendor: vendors.Google, Model: model, BaseURL: baseURL}
 				},
-				Script:  vendortest.Gemini(),
-				Headers: []string{"X-Goog-Api-Key"},
+				ModelOnly: i > 0,
+				Script:    vendortest.Gemini(),
+				Headers:   []string{"X-Goog-Api-Key"},
 			})
 		})
 	}

@@ -215,8 +215,8 @@ func (e *encoder) beta() string {
 const betaHeader = "openai-beta"
 
 // reserved are the request members that extra_json must not set: they decide what is called, what it may cost, and how the
-// answer comes back.
-var reserved = []string{"model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens"}
+// answer comes back. They have fields of their own, which are checked.
+var reserved = []string{"model", "messages", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "service_tier"}
 
 // finish adds what concerns the answer as a whole, then the members of extra_json, and writes the body.
 func (e *encoder) finish(stream bool) []byte {
@@ -231,8 +231,12 @@ func (e *encoder) finish(stream bool) []byte {
 		e.streamOptions(string(options))
 	}
 	body := e.out.AppendJSON(make([]byte, 0, sizeHint(e.req)))
+	taken := reserved
+	if e.req.GetReasoningEffort() != "" { // it may stand in the body under another name
+		taken = append(slices.Clip(taken), vendors.ReasoningEffort.Param())
+	}
 	var kept openaiapi.Members
-	for _, m := range e.without(e.extra, body, reserved...) {
+	for _, m := range e.without(e.extra, body, taken...) {
 		if !e.takesExtra(m.Name) {
 			e.Drop(m.Name)
 			continue

@@ -252,6 +252,33 @@ func TestExtraMembersCannotOverride(t *testing.T) {
 	}
 }
 
+// What an answer costs is decided by fields that are checked; extra_json must not decide it past them.
+func TestExtraMembersCannotChangeThePrice(t *testing.T) {
+	for _, vendor := range []string{vendors.OpenAI, vendors.Azure, vendors.Groq, vendors.Mistral, vendors.DeepSeek, vendors.Ollama} {
+		for _, tier := range []string{"", "flex"} {
+			got := encodeFor(t, vendor, &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{user("x")}, ServiceTier: tier,
+				ExtraJson: `{"service_tier":"priority","Service_Tier":"priority"}`}, false)
+			if strings.Contains(string(got.body), "priority") || !slices.Contains(got.dropped, "service_tier") {
+				t.Errorf("%s: dropped %v: %s", vendor, got.dropped, got.body)
+			}
+		}
+		got := encodeFor(t, vendor, &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{user("x")}, ReasoningEffort: "none",
+			ExtraJson: `{"reasoning_effort":"max"}`}, false)
+		if strings.Contains(string(got.body), "max") || !slices.Contains(got.dropped, "reasoning_effort") {
+			t.Errorf("%s: dropped %v: %s", vendor, got.dropped, got.body)
+		}
+	}
+}
+
+// Members may have the names of what a message or a part can hold.
+func TestExtraMembersWithNamesOfOtherPlaces(t *testing.T) {
+	const extra = `{"embedding":1,"ktms_opaque":2,"reasoning_content":3}`
+	got := encodeFor(t, vendors.OpenAI, &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{user("x")}, ExtraJson: extra}, false)
+	if len(got.dropped) > 0 || !strings.Contains(string(got.body), extra[1:]) {
+		t.Errorf("dropped %v: %s", got.dropped, got.body)
+	}
+}
+
 func TestInvalidRequests(t *testing.T) {
 	with := func(change func(*ktmsv1.GenerateTextRequest)) *ktmsv1.GenerateTextRequest {
 		r := &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{user("x")}}

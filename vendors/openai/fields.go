@@ -101,9 +101,14 @@ func (e *encoder) takesExtra(name string) bool {
 		return false
 	}
 	for _, f := range vendors.Fields() { // a field of ours under its wire name, which may stand in extra_json too
-		if strings.EqualFold(f.Param(), name) && !e.table.Carries(f) {
+		if isMember(f) && strings.EqualFold(f.Param(), name) && !e.table.Carries(f) {
 			return false
 		}
 	}
 	return true
+}
+
+// isMember reports whether a field is a member of the request itself, rather than of a message or a tool in it.
+func isMember(f vendors.Field) bool {
+	return !strings.HasPrefix(string(f), "messages.") && !strings.HasPrefix(string(f), "tools.")
 }

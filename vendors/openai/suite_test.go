@@ -9,7 +9,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	for _, vendor := range []string{vendors.OpenAI, vendors.Azure, vendors.Ollama, vendors.Mistral, vendors.Local} {
+	for _, vendor := range []string{vendors.OpenAI, vendors.Azure, vendors.DeepSeek, vendors.Groq, vendors.Mistral, vendors.Ollama, vendors.Local} {
 		t.Run(vendor, func(t *testing.T) {
 			vendortest.Run(t, vendortest.Subject{
 				New: func(carrier http.RoundTripper) vendors.Vendor {
@@ -18,8 +18,9 @@ func TestSuite(t *testing.T) {
 				Target: func(baseURL string) vendors.Target {
 					return vendors.Target{Vendor: vendor, Model: "model", BaseURL: baseURL}
 				},
-				Script:  vendortest.OpenAI(),
-				Headers: []string{"Authorization", "Api-Key"},
+				ModelOnly: vendor == vendors.Local, // as Ollama
+				Script:    vendortest.OpenAI(),
+				Headers:   []string{"Authorization", "Api-Key"},
 			})
 		})
 	}
