@@ -32,8 +32,9 @@ func TestSuite(t *testing.T) {
 				Target: func(baseURL string) vendors.Target {
 					return vendors.Target{Vendor: vendors.Bedrock, Model: model, BaseURL: baseURL}
 				},
-				Script:  vendortest.Bedrock(testRegion),
-				Headers: []string{"Authorization", "X-Amz-Date", "X-Amz-Security-Token"},
+				ModelOnly: name != "Claude",
+				Script:    vendortest.Bedrock(testRegion),
+				Headers:   []string{"Authorization", "X-Amz-Date", "X-Amz-Security-Token"},
 			})
 		})
 	}
