@@ -51,6 +51,7 @@ var catalogue = []entry{
 		in: 1.50, cached: 0.15, out: 7.50},
 	{vendor: vendors.Google, id: "gemini-4-argon", efforts: []ktmsv1.Effort{medium, high}, capabilities: []string{"google_search", "vision", "audio_input", "pdf_input"},
 		in: 4, cached: 0.20, out: 20},
+	{vendor: vendors.Google, id: "gemini-embedding-001", capabilities: []string{"embedding"}, in: 0.15},
 }
 
 // spec turns a line into a model, at the given endpoint.
