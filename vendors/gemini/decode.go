@@ -64,6 +64,7 @@ func decode(t vendors.Target, names map[string]string, body []byte) (*ktmsv1.Gen
 	s := newStream(t, 1, names)
 	wire, failed := s.read(body)
 	if failed != nil {
+		failed.Usage = s.usage
 		return nil, failed
 	}
 	if len(wire.Candidates) == 0 {
@@ -86,6 +87,7 @@ func decode(t vendors.Target, names map[string]string, body []byte) (*ktmsv1.Gen
 		}
 		chunk, failed := c.take(t, names, w)
 		if failed != nil {
+			failed.Usage = out.GetUsage()
 			return nil, failed
 		}
 		out.Choices = append(out.Choices, complete(chunk, w.Index))
@@ -226,13 +228,14 @@ var finishReasons = map[string]string{
 	"IMAGE_PROHIBITED_CONTENT": "content_filter", "IMAGE_RECITATION": "content_filter",
 }
 
-// brokenReasons are those with which the vendor says that the model failed to write a call; another try can succeed.
+// brokenReasons are those with which the vendor says that the model failed to write a call; another try can succeed. What
+// it said before the call is no answer without it.
 var brokenReasons = map[string]bool{"MALFORMED_FUNCTION_CALL": true, "UNEXPECTED_TOOL_CALL": true, "TOO_MANY_TOOL_CALLS": true}
 
 // finish ends the choice. An unknown reason is a normal end.
 func (c *choice) finish(t vendors.Target, w *wireCandidate, out *ktmsv1.GenerateTextChunk) *vendors.Error {
 	reason := w.FinishReason
-	if brokenReasons[reason] && !c.said {
+	if brokenReasons[reason] {
 		text := "the answer ended with " + reason
 		if w.FinishMessage != "" {
 			text += ": " + w.FinishMessage

@@ -29,7 +29,7 @@ func TestFinishReasons(t *testing.T) {
 		{"IMAGE_PROHIBITED_CONTENT", "", "content_filter"}, {"IMAGE_RECITATION", "", "content_filter"},
 		{"LANGUAGE", "", "stop"}, {"OTHER", "", "stop"}, {"OTHER", called, "tool_calls"}, {"IMAGE_OTHER", "", "stop"}, {"NO_IMAGE", "", "stop"},
 		{"BRAND_NEW", "", "stop"}, {"BRAND_NEW", called, "tool_calls"},
-		{"MALFORMED_FUNCTION_CALL", spoken, "stop"}, {"MALFORMED_FUNCTION_CALL", "", "error"}, {"UNEXPECTED_TOOL_CALL", "", "error"},
+		{"MALFORMED_FUNCTION_CALL", spoken, "error"}, {"UNEXPECTED_TOOL_CALL", spoken + "," + called, "error"}, {"TOO_MANY_TOOL_CALLS", spoken, "error"}, {"MALFORMED_FUNCTION_CALL", "", "error"}, {"UNEXPECTED_TOOL_CALL", "", "error"},
 		{"TOO_MANY_TOOL_CALLS", "", "error"}, {"MALFORMED_FUNCTION_CALL", `{"text":"x","thought":true}`, "error"},
 		{"", spoken, "stop"}, {"", "", "error"}, {"FINISH_REASON_UNSPECIFIED", spoken, "stop"}, {"FINISH_REASON_UNSPECIFIED", "", "error"},
 	} {
@@ -60,9 +60,10 @@ func TestUsage(t *testing.T) {
 		"all": {`{"promptTokenCount":100,"cachedContentTokenCount":60,"candidatesTokenCount":20,"thoughtsTokenCount":30,"toolUsePromptTokenCount":7,"totalTokenCount":157,
 			"promptTokensDetails":[{"modality":"TEXT","tokenCount":90},{"modality":"AUDIO","tokenCount":10}],"candidatesTokensDetails":[{"modality":"AUDIO","tokenCount":4}]}`,
 			&ktmsv1.TokensUsage{Input: 107, Output: 50, CacheRead: 60, Reasoning: 30, InputAudio: 10, OutputAudio: 4}},
+		"empty":     {`{"promptTokenCount":0,"trafficType":"ON_DEMAND"}`, nil},
 		"negative":  {`{"promptTokenCount":-5,"candidatesTokenCount":-1,"thoughtsTokenCount":3}`, &ktmsv1.TokensUsage{Output: 3, Reasoning: 3}},
 		"in quotes": {`{"promptTokenCount":"12","candidatesTokenCount":null}`, &ktmsv1.TokensUsage{Input: 12}},
-		"nonsense":  {`{"promptTokenCount":{},"cachedContentTokenCount":9}`, &ktmsv1.TokensUsage{}},
+		"nonsense":  {`{"promptTokenCount":{},"cachedContentTokenCount":9}`, nil},
 		"absurd":    {`{"promptTokenCount":1e300,"toolUsePromptTokenCount":1e300}`, &ktmsv1.TokensUsage{Input: 2 * maxCount}},
 	} {
 		body := `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}]`
@@ -165,9 +166,10 @@ func TestStream(t *testing.T) {
 		all = append(all, chunks...)
 	}
 	last, failed := s.end(nil, false)
-	if failed != nil || len(last) != 1 || last[0].GetUsage().GetOutput() != 5 {
-		t.Errorf("%v %v", last, failed)
+	if n := len(last); failed != nil || n == 0 || last[n-1].GetUsage().GetOutput() != 5 {
+		t.Fatalf("%v %v", last, failed)
 	}
+	all = append(all, last...)
 	texts := map[int32]string{}
 	for _, c := range all {
 		texts[c.GetIndex()] += c.GetVendorModel() + c.GetVendorResponseId() + c.GetServiceTier() + c.GetDelta() + c.GetFinishReason() + c.GetExtraJson()

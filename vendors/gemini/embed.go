@@ -88,6 +88,9 @@ func embedExtras(ledger *vendors.Ledger, text string) (task, title string) {
 	}
 	for _, m := range members {
 		var value string
+		if string(m.Value) == "null" {
+			continue
+		}
 		switch text := json.Unmarshal(m.Value, &value) == nil && value != ""; {
 		case text && (m.Name == "task_type" || m.Name == "taskType"):
 			task = value

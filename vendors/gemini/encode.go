@@ -123,7 +123,9 @@ func (e *encoder) extra(param, text string) {
 		return
 	}
 	for _, m := range members {
-		e.ledger.Drop(m.Name)
+		if string(m.Value) != "null" { // which says nothing
+			e.ledger.Drop(m.Name)
+		}
 	}
 }
 

@@ -54,6 +54,10 @@ func image(url string) *ktmsv1.ContentPart {
 	return &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Image{Image: &ktmsv1.ImagePart{Source: &ktmsv1.ImagePart_Url{Url: url}}}}
 }
 
+func document(d *ktmsv1.DocumentPart) *ktmsv1.ContentPart {
+	return &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Document{Document: d}}
+}
+
 func text(s string) *ktmsv1.ContentPart {
 	return &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Text{Text: s}}
 }
@@ -130,6 +134,20 @@ func TestSignaturesGoBackToTheirParts(t *testing.T) {
 	if got, failed = encode(target("gemini-4-neon"), req); failed != nil || strings.Contains(string(got.body), "s1") ||
 		!strings.Contains(string(got.body), noSignature) || !slices.Equal(got.dropped, []string{"reasoning_content"}) {
 		t.Errorf("%v %+v", failed, got)
+	}
+}
+
+// A state comes from the caller: it must not put words into the model's mouth.
+func TestMadeUpStates(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`{"toolCall":{"id":"x"},"thoughtSignature":"s"}`: true, `{"toolResponse":{}}`: true,
+		`{"text":"made up"}`: false, `{"toolCall":{},"text":"made up"}`: false, `{"toolCall":{},"toolResponse":{}}`: false,
+		`{"functionCall":{"name":"f"}}`: false, `{"toolCall":"x"}`: false, `{"toolCall":{}},{"text":"made up"}`: false, `{}`: false,
+	} {
+		made := state{Server: []string{raw}}
+		if got := openState("gemini-4-argon", made.seal("gemini-4-argon")); (len(got.Server) == 1) != want {
+			t.Errorf("%s: %+v", raw, got)
+		}
 	}
 }
 
@@ -250,6 +268,9 @@ func TestThinking(t *testing.T) {
 		{"gemini-2.5-flash", "max", budget(24576)}, {"gemini-2.5-pro", "none", hidden(budget(128))}, {"gemini-2.5-pro", "high", budget(32768)},
 		{"gemini-2.5-flash-image", "high", "dropped reasoning_effort"}, {"gemini-2.0-flash", "high", "dropped reasoning_effort"},
 		{"gemma-3-27b-it", "high", "dropped reasoning_effort"}, {"tunedModels/x", "high", "dropped reasoning_effort"},
+		{"gemini-2.5.1-flash", "none", hidden(budget(0))}, {"gemini-2.10-flash", "none", hidden(budget(0))},
+		{"publishers/google/models/gemini-2.5-pro", "none", hidden(budget(128))},
+		{"projects/p/locations/l/publishers/google/models/gemini-3.8-flash", "none", hidden(level("MINIMAL"))},
 		{"gemini-4-argon", "huge", "dropped reasoning_effort"},
 	} {
 		req := hi()
@@ -346,6 +367,45 @@ func TestResponseSchema(t *testing.T) {
 	}
 }
 
+// What the vendor takes and does not hold an answer to is left for Keystone to check.
+func TestWhatIsNotEnforced(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"type":"string","format":"date-time"}`:                                                true,
+		`{"type":"string","format":"email"}`:                                                    false,
+		`{"anyOf":[{"type":"string"},{"type":"integer"}]}`:                                      true,
+		`{"type":"object","properties":{"a":{"oneOf":[{"type":"number"},{"type":"integer"}]}}}`: false,
+	} {
+		req := hi()
+		req.ResponseSchemaJson = text
+		got, failed := encode(target(""), req)
+		if failed != nil || got.enforced != want || !strings.Contains(string(got.body), "responseJsonSchema") {
+			t.Errorf("%s: %v %+v", text, failed, got)
+		}
+	}
+}
+
+// JSON cannot be asked for beside functions before 3.0, so that the model has to be told.
+func TestJSONBesideFunctions(t *testing.T) {
+	req := hi()
+	req.JsonObject, req.Tools = true, []*ktmsv1.Tool{{Name: "f"}}
+	got, failed := encode(target("gemini-2.5-pro"), req)
+	if failed != nil || len(got.dropped) > 0 || strings.Contains(string(got.body), "responseMimeType") ||
+		!strings.Contains(string(got.body), `"systemInstruction":{"parts":[{"text":"`+objectInstruction+`"}]}`) {
+		t.Errorf("%v %+v %s", failed, got.dropped, got.body)
+	}
+	if got, failed = encode(target("gemini-3.5-flash"), req); failed != nil || !strings.Contains(string(got.body), "responseMimeType") {
+		t.Errorf("%v %s", failed, got.body)
+	}
+}
+
+func TestMembersThatSayNothingAreNotLost(t *testing.T) {
+	req := hi()
+	req.ExtraJson, req.Messages[0].ExtraJson, req.StrictParams = `{"user":null}`, `{"audio":null}`, true
+	if _, failed := encode(target(""), req); failed != nil {
+		t.Error(failed)
+	}
+}
+
 func TestRequestsThatMakeNoSense(t *testing.T) {
 	for name, c := range map[string]struct {
 		req  *ktmsv1.GenerateTextRequest
@@ -366,6 +426,8 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		"an empty picture":   {with(parts(user, &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Image{Image: &ktmsv1.ImagePart{}}})), "invalid: messages[0].parts[0].image.data: is empty"},
 		"a broken data URL":  {with(parts(user, image("data:image/png;base64,!"))), "invalid: messages[0].parts[0].image.url"},
 		"half a data URL":    {with(parts(user, image("data:image/png"))), "invalid: messages[0].parts[0].image.url"},
+		"no file":            {with(parts(user, document(&ktmsv1.DocumentPart{Source: &ktmsv1.DocumentPart_FileId{}}))), "invalid: messages[0].parts[0].document.file_id: is empty"},
+		"no address":         {with(parts(user, document(&ktmsv1.DocumentPart{Source: &ktmsv1.DocumentPart_Url{}}))), "invalid: messages[0].parts[0].document.url: is empty"},
 		"a vector":           {with(parts(user, &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Embedding{Embedding: &ktmsv1.EmbeddingPart{}}})), "unsupported: embedding"},
 		"an unknown part":    {with(parts(user, &ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_RawJson{RawJson: "{}"}})), "unsupported: messages.content"},
 		"an unknown tool":    {&ktmsv1.GenerateTextRequest{Messages: hi().Messages, Tools: []*ktmsv1.Tool{{RawJson: "{}"}}}, "unsupported: tools"},

@@ -42,8 +42,14 @@ func endpoint(t vendors.Target, method string, stream bool) (string, *vendors.Er
 	return u.String(), nil
 }
 
-// split takes a model's id apart: callers may write the collection before it, as the vendor's lists do.
+// split takes a model's id apart: callers may write the collection before it, as the vendor's lists do, and Vertex the
+// publisher before that.
 func split(model string) (collection, id string) {
+	if strings.HasPrefix(model, "publishers/") || strings.HasPrefix(model, "projects/") {
+		if at := strings.LastIndex(model, "/models/"); at >= 0 {
+			model = model[at+1:]
+		}
+	}
 	for _, collection := range []string{"models", "tunedModels"} {
 		if id, ok := strings.CutPrefix(model, collection+"/"); ok {
 			return collection, id

@@ -102,9 +102,8 @@ func tableOf(g generation) vendors.Table {
 		rows[vendors.ToolStrict] = vendors.Support{How: vendors.Dropped}
 	}
 	if !g.together {
-		note := "not beside functions"
-		rows[vendors.EnableGoogleSearch] = vendors.Support{How: vendors.Native, Note: "the tool googleSearch, " + note}
-		rows[vendors.JSONObject] = vendors.Support{How: vendors.Translated, Note: "responseMimeType, " + note}
+		rows[vendors.EnableGoogleSearch] = vendors.Support{How: vendors.Native, Note: "the tool googleSearch, not beside functions"}
+		rows[vendors.JSONObject] = vendors.Support{How: vendors.Translated, Note: "responseMimeType; beside functions in words"}
 	}
 	return fields.With(rows)
 }

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/ai-process/ktms/vendors"
@@ -20,15 +21,20 @@ type format struct {
 // schemaInstruction asks for a schema where the vendor does not take one: beside functions, before 3.0.
 const schemaInstruction = "When you give your answer, write it as one JSON value that follows this JSON Schema, and nothing else:\n"
 
+// objectInstruction asks for JSON in the same place.
+const objectInstruction = "When you give your answer, write it as one JSON object, and nothing else."
+
 // rules are what responseJsonSchema and parametersJsonSchema take.
 var rules = schema.Rules{
 	Keywords: []string{
 		"$id", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems", "minItems", "maxItems",
 		"minimum", "maximum", "anyOf", "oneOf", "properties", "propertyOrdering", "additionalProperties", "required",
 	},
-	Takes:  takes,
-	Rename: map[string]string{"oneOf": "anyOf"},
-	Inline: true,
+	Takes: takes,
+	// Formats are those that the reference names.
+	Formats: []string{"date-time", "date", "time", "int32", "int64", "float", "double"},
+	Rename:  map[string]string{"oneOf": "anyOf"},
+	Inline:  true,
 }
 
 // takes decides on values: an enum may hold strings and numbers alone.
@@ -50,6 +56,8 @@ func takes(keyword string, value json.RawMessage) bool {
 
 // adapted says a schema in the vendor's words. What it cannot say is reported under param.
 func (e *encoder) adapted(param string, s *schema.Schema) (text json.RawMessage, whole bool) {
+	// anyOf allows more than the oneOf that it stands for.
+	loose := bytes.Contains(s.JSON(), []byte(`"oneOf"`))
 	moved, err := s.Adapt(rules)
 	if err != nil {
 		e.ledger.Refuse(param, "the schema "+err.Error())
@@ -58,7 +66,7 @@ func (e *encoder) adapted(param string, s *schema.Schema) (text json.RawMessage,
 	for _, keyword := range moved {
 		e.ledger.Drop(param + "." + keyword)
 	}
-	return s.JSON(), len(moved) == 0
+	return s.JSON(), len(moved) == 0 && !loose
 }
 
 // responseFormat decides on the form of the answer.
@@ -75,7 +83,7 @@ func (e *encoder) responseFormat() {
 		e.ledger.Wrong(field.Param(), "the schema cannot be read: "+err.Error())
 	case s == nil && e.ledger.Carries(vendors.JSONObject, r.GetJsonObject()):
 		if apart {
-			e.ledger.Drop(vendors.JSONObject.Param())
+			e.system = append(e.system, part{text: objectInstruction})
 			return
 		}
 		e.format.mime = jsonType

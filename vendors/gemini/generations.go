@@ -41,25 +41,34 @@ const (
 )
 
 // current is what the newest models are, for aliases that follow them ("gemini-pro-latest") and for no model at all.
-const current = 4.0
+const current = 400
+
+// versionOf makes 205 of 2.5 and of 2.5.1: major and minor, which are numbers of their own.
+func versionOf(digits string) int {
+	major, rest, _ := strings.Cut(digits, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, _ := strconv.Atoi(major)
+	b, _ := strconv.Atoi(minor) // none is 0
+	return 100*min(a, 1000) + min(b, 99)
+}
 
 // generationOf tells what a model is from its id.
 func generationOf(model string) generation {
-	model = strings.TrimPrefix(strings.ToLower(model), "models/")
+	_, model = split(strings.ToLower(model))
 	name, own := strings.CutPrefix(model, "gemini-")
 	version := current
 	if digits := name[:len(name)-len(strings.TrimLeft(name, "0123456789."))]; digits != "" {
-		version, _ = strconv.ParseFloat(strings.TrimRight(digits, "."), 64)
+		version = versionOf(digits)
 	}
 	switch {
 	case !own && model != "":
 		// A tuned model or another family: what all take, and nothing that only some understand.
 		return generation{sampled: true}
-	case version < 2.5:
+	case version < 205:
 		return generation{sampled: true}
-	case version < 3:
+	case version < 300:
 		return before3(name)
-	case version < 4:
+	case version < 400:
 		g := generation{thinking: thinkingLevel, lowest: levelLow, sampled: true, signed: true, together: true, validated: true}
 		if strings.Contains(name, "flash") {
 			g.lowest = levelMinimal

@@ -47,6 +47,9 @@ func (e *encoder) document(path string, d *ktmsv1.DocumentPart) (part, bool) {
 	}
 	switch source := d.GetSource().(type) {
 	case *ktmsv1.DocumentPart_FileId:
+		if source.FileId == "" {
+			e.ledger.Wrong(path+".file_id", "is empty")
+		}
 		return part{fileURI: source.FileId, mime: mime}, e.ledger.Carries(vendors.PartDocumentFile, true)
 	case *ktmsv1.DocumentPart_Url:
 		return e.linked(path+".url", vendors.PartDocumentURL, source.Url, mime)
@@ -71,6 +74,9 @@ func (e *encoder) inline(path string, f vendors.Field, data []byte, mime string)
 
 // linked is content that the vendor fetches, or a data: URL.
 func (e *encoder) linked(path string, f vendors.Field, address, mime string) (part, bool) {
+	if address == "" {
+		e.ledger.Wrong(path, "is empty")
+	}
 	if !hasPrefixFold(address, "data:") {
 		if mime == "" {
 			mime = typeOf(address)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 // dialectName marks the opaque state of this dialect.
@@ -36,6 +37,28 @@ func (s *state) seal(model string) string {
 	return vendors.SealOpaque(dialectName, model, text)
 }
 
+// isServerPart reports whether JSON is what Server holds. Whoever made a state up could say anything otherwise, in the
+// model's name.
+func isServerPart(raw string) bool {
+	members, err := openaiapi.ParseMembers([]byte(raw))
+	if err != nil {
+		return false
+	}
+	kinds := 0
+	for _, m := range members {
+		switch m.Name {
+		case "toolCall", "toolResponse":
+			if kinds++; !isObject(string(m.Value)) {
+				return false
+			}
+		case "thought", "thoughtSignature":
+		default:
+			return false
+		}
+	}
+	return kinds == 1
+}
+
 // openState unpacks the state; what belongs to another model or is damaged is no state.
 func openState(model, opaque string) state {
 	var s state
@@ -43,7 +66,7 @@ func openState(model, opaque string) state {
 		return state{}
 	}
 	for _, raw := range s.Server {
-		if !isObject(raw) {
+		if !isServerPart(raw) {
 			return state{}
 		}
 	}

@@ -47,8 +47,8 @@ func (s *stream) read(data []byte) (*wireResponse, *vendors.Error) {
 }
 
 func (s *stream) count(wire *wireResponse) {
-	if wire.Usage != nil {
-		s.usage = usage(wire.Usage)
+	if u := usage(wire.Usage); u != nil {
+		s.usage = u
 	}
 }
 

@@ -48,13 +48,16 @@ func (m modalities) audio() int64 {
 	return sum
 }
 
-// usage reads what the vendor counted; nil when it did not. Thoughts are counted beside the answer, not within it.
+// usage reads what the vendor counted; nil when it did not, which a usage without a figure does not either. Thoughts are counted beside the answer, not within it.
 func usage(u *wireUsage) *ktmsv1.TokensUsage {
 	if u == nil {
 		return nil
 	}
 	out := &ktmsv1.TokensUsage{
 		Input: int64(u.Prompt + u.ToolUse), Output: int64(u.Candidates + u.Thoughts), Reasoning: int64(u.Thoughts),
+	}
+	if out.Input == 0 && out.Output == 0 {
+		return nil
 	}
 	out.CacheRead = min(int64(u.Cached), out.GetInput())
 	out.InputAudio = min(u.In.audio(), out.GetInput())

@@ -42,8 +42,7 @@ func Gemini() Script {
 			"PROHIBITED_CONTENT": "content_filter", "SPII": "content_filter", "IMAGE_SAFETY": "content_filter",
 			"IMAGE_PROHIBITED_CONTENT": "content_filter", "IMAGE_RECITATION": "content_filter",
 			"LANGUAGE": "stop", "OTHER": "stop", "IMAGE_OTHER": "stop", "NO_IMAGE": "stop",
-			// The answer of the case has a text, so that these did not spoil all of it.
-			"MALFORMED_FUNCTION_CALL": "stop", "UNEXPECTED_TOOL_CALL": "stop", "TOO_MANY_TOOL_CALLS": "stop",
+			"MALFORMED_FUNCTION_CALL": MeansBroken, "UNEXPECTED_TOOL_CALL": MeansBroken, "TOO_MANY_TOOL_CALLS": MeansBroken,
 		},
 		Waits:      geminiWaits,
 		Check:      geminiCheck,
