@@ -71,6 +71,44 @@ func TestStreamOfOnePiece(t *testing.T) {
 	}
 }
 
+// A whole answer says things that belong to no choice; a stream made of it says them, too.
+func TestMembersOfAnAnswerInOnePiece(t *testing.T) {
+	up := vendortest.NewUpstream(t)
+	up.Reply(vendortest.Respond(200, `{"id":"i","citations":["c"],"choices":[{"message":{"content":"hi","audio":{"id":"a"}},"finish_reason":"stop"}]}`))
+	s := read(t, newVendor(t), vendors.Target{Vendor: vendors.OpenAI, BaseURL: up.URL}, simple())
+	if s.err != nil || s.chunks[0].GetExtraJson() != `{"audio":{"id":"a"},"citations":["c"]}` {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Some servers end a stream with a usage of zeros; what was counted before still counts.
+func TestAnEmptyUsageIsNone(t *testing.T) {
+	const empty = `"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`
+	up := vendortest.NewUpstream(t)
+	up.Reply(
+		vendortest.Respond(200, "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":5}}\n\n"+
+			"data: {\"choices\":[],"+empty+"\n\ndata: [DONE]\n\n", "Content-Type", "text/event-stream"),
+		vendortest.Respond(200, `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],`+empty),
+	)
+	to := vendors.Target{Vendor: vendors.OpenAI, BaseURL: up.URL}
+	if s := read(t, newVendor(t), to, simple()); s.err != nil || s.usage.GetOutput() != 5 {
+		t.Errorf("%+v", s)
+	}
+	if answer, err := newVendor(t).Generate(t.Context(), to, simple()); err != nil || answer.Response.GetUsage() != nil {
+		t.Errorf("%v %v", answer, err)
+	}
+}
+
+// Waiting helps against a rate, not against an empty account.
+func TestARefusalIsNotWaitedFor(t *testing.T) {
+	up := vendortest.NewUpstream(t)
+	up.Reply(vendortest.Respond(429, `{"error":{"message":"pay","code":"insufficient_quota"}}`, "Retry-After", "20"))
+	_, err := newVendor(t).Generate(t.Context(), vendors.Target{Vendor: vendors.OpenAI, BaseURL: up.URL}, simple())
+	if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Denied || e.RetryAfter != 0 {
+		t.Errorf("%+v", err)
+	}
+}
+
 // Unfinished business after [DONE] holds nobody up.
 func TestStreamThatIsNotClosed(t *testing.T) {
 	up := vendortest.NewUpstream(t)

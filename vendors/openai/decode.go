@@ -36,6 +36,7 @@ func decode(t vendors.Target, body []byte) (*ktmsv1.GenerateTextResponse, *vendo
 	for i := range wire.Choices {
 		choice, err := decodeChoice(t, &wire.Choices[i])
 		if err != nil {
+			err.Usage = out.GetUsage()
 			return nil, err
 		}
 		out.Choices = append(out.Choices, choice)

@@ -55,7 +55,7 @@ var dialects = map[string]dialect{
 	},
 	vendors.DeepSeek: {
 		baseURL: "https://api.deepseek.com", reasoning: []string{"reasoning_content"},
-		thinkingMember: true, canDisable: true, noSchema: true,
+		thinkingMember: true, canDisable: true, noSchema: true, noDeveloper: true,
 	},
 	vendors.Groq: {
 		baseURL: "https://api.groq.com/openai/v1", newMaxTokens: true, reasoning: []string{"reasoning"}, enforces: true,
@@ -66,12 +66,12 @@ var dialects = map[string]dialect{
 		dimensions: "output_dimension", embedExtras: mistralEmbeds,
 	},
 	vendors.Ollama: {
-		reasoning: bothReasonings, canDisable: true, ollama: true,
+		reasoning: bothReasonings, canDisable: true, ollama: true, noDeveloper: true,
 	},
 }
 
 // compatible is any other server, the engines of the local pool among them.
-var compatible = dialect{reasoning: bothReasonings, ollama: true}
+var compatible = dialect{reasoning: bothReasonings, ollama: true, noDeveloper: true}
 
 // ollamaFingerprint is the system_fingerprint of every answer of Ollama.
 const ollamaFingerprint = "fp_ollama"

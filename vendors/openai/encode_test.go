@@ -116,7 +116,7 @@ func TestEverythingForOpenAI(t *testing.T) {
 }
 
 func TestEverythingForCompatibleServers(t *testing.T) {
-	want := `{"model":"m","messages":` + strings.Replace(allMessages, "REASONING", `"reasoning_content":"because","reasoning":"because",`, 1) + `,"max_tokens":100,"temperature":0,"top_p":0,"top_k":0,` +
+	want := `{"model":"m","messages":` + strings.NewReplacer("REASONING", `"reasoning_content":"because","reasoning":"because",`, `"role":"developer"`, `"role":"system"`).Replace(allMessages) + `,"max_tokens":100,"temperature":0,"top_p":0,"top_k":0,` +
 		`"presence_penalty":-0.5,"frequency_penalty":0,"stop":["a","b"],"seed":9007199254740993,"logit_bias":{"50256":-100,"7":0.5},"logprobs":false,"top_logprobs":0,` +
 		`"n":2,"parallel_tool_calls":false,"verbosity":"low","service_tier":"flex","reasoning_effort":"minimal","prompt_cache_key":"bucket",` + schemaAndTools
 	for _, vendor := range []string{vendors.Ollama, vendors.Local, "anything"} {
@@ -399,6 +399,9 @@ func TestEndpoint(t *testing.T) {
 		{vendors.Mistral, "", "https://api.mistral.ai/v1/chat/completions"},
 		{vendors.Ollama, "http://127.0.0.1:11434", "http://127.0.0.1:11434/v1/chat/completions"},
 		{vendors.Ollama, "http://127.0.0.1:11434/v1", "http://127.0.0.1:11434/v1/chat/completions"},
+		{vendors.Azure, "https://r.openai.azure.com/openai/deployments/dep/chat/completions?api-version=2024-10-21", "https://r.openai.azure.com/openai/deployments/my%2Fmodel%201/chat/completions?api-version=2024-10-21"},
+		{vendors.Azure, "https://r.openai.azure.com/openai/deployments/dep/embeddings?api-version=2024-10-21", "https://r.openai.azure.com/openai/deployments/my%2Fmodel%201/chat/completions?api-version=2024-10-21"},
+		{vendors.Azure, "https://r.openai.azure.com/openai/deployments/dep", "https://r.openai.azure.com/openai/v1/chat/completions"},
 		{vendors.Azure, "https://r.openai.azure.com", "https://r.openai.azure.com/openai/v1/chat/completions"},
 		{vendors.Azure, "https://r.openai.azure.com/openai/v1/", "https://r.openai.azure.com/openai/v1/chat/completions"},
 		{vendors.Azure, "https://r.openai.azure.com/?api-version=preview", "https://r.openai.azure.com/openai/v1/chat/completions?api-version=preview"},

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/ai-process/ktms/vendors"
@@ -34,6 +35,9 @@ func endpoint(t vendors.Target, d *dialect, api string) (string, *vendors.Error)
 	path := strings.TrimRight(u.Path, "/")
 	named := strings.HasSuffix(path, chatPath)
 	path = strings.TrimSuffix(path, chatPath)
+	if d.azure {
+		path = strings.TrimSuffix(path, embeddingsPath)
+	}
 	switch {
 	case d.azure:
 		azurePath(u, path, t.Model, api)
@@ -47,11 +51,15 @@ func endpoint(t vendors.Target, d *dialect, api string) (string, *vendors.Error)
 	return u.String(), nil
 }
 
+// deploymentPath is the end of an address that names a deployment, as Azure's portal shows it.
+var deploymentPath = regexp.MustCompile(`/openai/deployments/[^/]+$`)
+
 // azurePath addresses a deployment by its path where the endpoint names a dated api-version, and otherwise the newer
 // API, where the model in the body is the deployment.
 func azurePath(u *url.URL, path, model, api string) {
 	version := u.Query().Get("api-version")
 	newer := strings.HasSuffix(path, "/v1") || version == "" || version == "preview" || version == "v1"
+	path = deploymentPath.ReplaceAllString(path, "") // the model's id is the deployment
 	path = strings.TrimSuffix(strings.TrimSuffix(path, "/v1"), "/openai")
 	if newer {
 		u.Path, u.RawPath = path+"/openai/v1"+api, ""

@@ -40,7 +40,9 @@ func statusError(t vendors.Target, res *http.Response) *vendors.Error {
 	if e.Message == "" {
 		e.Message = http.StatusText(res.StatusCode)
 	}
-	e.RetryAfter = transport.RetryAfter(res.Header, time.Now())
+	if e.Kind != vendors.Denied { // waiting brings no money and no better key
+		e.RetryAfter = transport.RetryAfter(res.Header, time.Now())
+	}
 	return e
 }
 

@@ -30,6 +30,9 @@ var chatAPI = rows(vendors.Native, "", vendors.Fields()...).
 // plainTokens: the ceiling keeps its old name.
 var plainTokens = rows(vendors.Native, "max_tokens", vendors.MaxOutputTokens)
 
+// noDeveloper: the role is OpenAI's own.
+var noDeveloper = rows(vendors.Translated, "a developer turn becomes a system turn", vendors.SystemTurns)
+
 // noBeta: the switches are OpenAI's own.
 var noBeta = rows(vendors.Dropped, "", vendors.BetaHeaders)
 
@@ -37,7 +40,7 @@ var noBeta = rows(vendors.Dropped, "", vendors.BetaHeaders)
 var tables = map[string]vendors.Table{
 	vendors.OpenAI: chatAPI,
 	vendors.Azure:  chatAPI,
-	vendors.DeepSeek: chatAPI.With(plainTokens).With(noBeta).
+	vendors.DeepSeek: chatAPI.With(plainTokens).With(noBeta).With(noDeveloper).
 		With(rows(vendors.Dropped, "", vendors.Seed, vendors.N, vendors.LogitBias, vendors.ParallelToolCalls, vendors.Verbosity,
 			vendors.ServiceTier, vendors.PromptCacheKey)).
 		With(rows(vendors.Native, "reasoning_content", vendors.MessageReasoning)).
@@ -51,7 +54,7 @@ var tables = map[string]vendors.Table{
 	vendors.Mistral: chatAPI.With(plainTokens).With(noBeta).
 		With(rows(vendors.Dropped, "", vendors.LogitBias, vendors.Logprobs, vendors.TopLogprobs, vendors.Verbosity)).
 		With(rows(vendors.Translated, "random_seed", vendors.Seed)).
-		With(rows(vendors.Translated, "a developer turn becomes a system turn", vendors.SystemTurns)).
+		With(noDeveloper).
 		With(rows(vendors.Translated, "ids become nine letters and digits", vendors.ToolCalls, vendors.ToolResults)).
 		With(rows(vendors.Translated, "only prefix travels", vendors.MessageExtra)).
 		With(rows(vendors.Translated, "only members that the vendor knows travel", vendors.ExtraJSON)),
@@ -60,7 +63,7 @@ var tables = map[string]vendors.Table{
 
 // compatibleServer is any other server, the engines of the local pool among them. It gets everything; what Ollama takes
 // and ignores is reported once the answer shows that it is Ollama.
-var compatibleServer = chatAPI.With(plainTokens).With(noBeta).
+var compatibleServer = chatAPI.With(plainTokens).With(noBeta).With(noDeveloper).
 	With(rows(vendors.Native, "reasoning_content and reasoning", vendors.MessageReasoning)).
 	With(rows(vendors.Native, "Ollama itself ignores it", ollamaIgnores...))
 

@@ -243,7 +243,7 @@ func TestReplayErrors(t *testing.T) {
 		"34-err-empty-body":           {vendors.Invalid, 400, "EOF"},
 		"35-err-empty-messages":       {vendors.Invalid, 400, "[] is too short - 'messages'"},
 		"36-err-no-model":             {vendors.Invalid, 400, "model is required"},
-		"39-err-get-on-post":          {vendors.Invalid, 405, "405 method not allowed"},
+		"39-err-get-on-post":          {vendors.Denied, 405, "405 method not allowed"},
 		"40-err-unknown-path":         {vendors.Denied, 404, "404 page not found"},
 		"77-runner-killed-unary":      {vendors.Unavailable, 500, "model runner has unexpectedly stopped"},
 	} {

@@ -74,8 +74,8 @@ func (s *stream) take(event string, data []byte) ([]*ktmsv1.GenerateTextChunk, *
 	if w.Usage == nil {
 		w.Usage = own.usage
 	}
-	if w.Usage != nil {
-		s.usage = usage(w.Usage)
+	if counted := usage(w.Usage); counted != nil {
+		s.usage = counted
 	}
 	s.hold(w.Extra)
 
@@ -285,6 +285,7 @@ func (s *stream) whole(body []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error
 		if i == 0 {
 			chunk.VendorResponseId, chunk.VendorModel = response.GetVendorResponseId(), response.GetVendorModel()
 			chunk.SystemFingerprint, chunk.ServiceTier = response.GetSystemFingerprint(), response.GetServiceTier()
+			chunk.ExtraJson = joined(c.GetExtraJson(), response.GetExtraJson())
 		}
 		out = append(out, chunk)
 	}
@@ -292,6 +293,14 @@ func (s *stream) whole(body []byte) ([]*ktmsv1.GenerateTextChunk, *vendors.Error
 		out = append(out, &ktmsv1.GenerateTextChunk{Usage: response.GetUsage()})
 	}
 	return out, nil
+}
+
+// joined are the members of two objects in one; either may be empty.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a[:len(a)-1] + "," + b[1:]
 }
 
 // end is the last chunk, with the usage, and the error that the stream ends in. cause is nil after a clean end, which

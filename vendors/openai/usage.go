@@ -7,7 +7,7 @@ import (
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
-// usage reads what the vendor counted; nil when it did not.
+// usage reads what the vendor counted; nil when it did not, which a usage without a figure does not either.
 func usage(u *openaiapi.Usage) *ktmsv1.TokensUsage {
 	if u == nil {
 		return nil
@@ -37,6 +37,9 @@ func usage(u *openaiapi.Usage) *ktmsv1.TokensUsage {
 		&out.AcceptedPrediction, &out.RejectedPrediction,
 	} {
 		*figure = max(*figure, 0) // a negative count would turn into a credit
+	}
+	if out.Input == 0 && out.Output == 0 {
+		return nil
 	}
 	out.CacheRead = min(out.CacheRead, out.Input)
 	out.CacheWrite = min(out.CacheWrite, out.Input-out.CacheRead)

@@ -29,12 +29,18 @@ func KindOf(status int) vendors.Kind {
 	switch status {
 	case http.StatusTooManyRequests:
 		return vendors.RateLimited
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		// The address, a proxy or the law: the operator's affair, not the caller's.
+		http.StatusMethodNotAllowed, http.StatusProxyAuthRequired, http.StatusGone, http.StatusMisdirectedRequest,
+		http.StatusUnavailableForLegalReasons:
 		return vendors.Denied
 	case http.StatusRequestEntityTooLarge:
 		return vendors.Overflow
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, 498: // 498 is Groq's "no capacity"
 		return vendors.Unavailable
+	}
+	if status >= 300 && status < 400 {
+		return vendors.Denied // a redirect that is not followed: the endpoint is another
 	}
 	if status >= 400 && status < 500 {
 		return vendors.Invalid

@@ -88,6 +88,37 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// Ordinary words have to stay: they are what the caller needs to mend a request.
+func TestRedactLeavesWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"The basic information is missing":             "The basic information is missing",
+		"Basic Authentication is required":             "Basic Authentication is required",
+		"the model sk-learn_models is not known":       "the model sk-learn_models is not known",
+		"column pk_primary_key":                        "column pk_primary_key",
+		"a bearer certificate":                         "a bearer certificate",
+		"Bearer abcdefghijklmnopqrstuvwx":              "[secret]",
+		"Basic dXNlcjpwYXNz1":                          "[secret]",
+		"sk-ab****yz":                                  "[secret]",
+		"authorization: basic dXNlcjpwYXNz":            "[secret]",
+		"model ollama3 not found, try pulling ollamas": "model ollama3 not found, try pulling ollamas",
+		"the model ollama/llama3 is not known":         "the model ollama/llama3 is not known",
+		"wrong key ollama.":                            "wrong key [secret].",
+	} {
+		if got := Redact(text, vendors.NewSecret("ollama")); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// A vendor, or whoever answers in its place, may say megabytes.
+func TestTextIsBounded(t *testing.T) {
+	start := time.Now()
+	said := Text(strings.Repeat("canary-K/12 ", 3<<20), vendors.NewSecret("canary-Key/1234567890+xyz"))
+	if took := time.Since(start); took > 2*time.Second || len(said) > maxText+8 || strings.Contains(said, "canary") {
+		t.Errorf("%s: %q", took, said)
+	}
+}
+
 func TestText(t *testing.T) {
 	for said, want := range map[string]string{
 		"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>…": "an HTML page: 502 Bad Gateway",
@@ -105,8 +136,8 @@ func TestText(t *testing.T) {
 
 func TestKindOf(t *testing.T) {
 	for status, want := range map[int]vendors.Kind{
-		302: vendors.Unavailable, 400: vendors.Invalid, 401: vendors.Denied, 402: vendors.Denied, 403: vendors.Denied, 404: vendors.Denied,
-		405: vendors.Invalid, 408: vendors.Unavailable, 409: vendors.Unavailable, 413: vendors.Overflow, 422: vendors.Invalid,
+		301: vendors.Denied, 302: vendors.Denied, 308: vendors.Denied, 400: vendors.Invalid, 401: vendors.Denied, 402: vendors.Denied, 403: vendors.Denied, 404: vendors.Denied,
+		405: vendors.Denied, 407: vendors.Denied, 410: vendors.Denied, 421: vendors.Denied, 451: vendors.Denied, 408: vendors.Unavailable, 409: vendors.Unavailable, 413: vendors.Overflow, 422: vendors.Invalid,
 		429: vendors.RateLimited, 498: vendors.Unavailable, 500: vendors.Unavailable, 503: vendors.Unavailable, 529: vendors.Unavailable,
 	} {
 		if got := KindOf(status); got != want {

@@ -105,7 +105,7 @@ var hygieneCases = []testCase{
 				f.up.Reply(func(x *Exchange) {
 					x.Start(map[string]int{"301": 301, "302": 302, "303": 303, "307": 307, "308": 308}[status], "Location", elsewhere.URL)
 				})
-				f.wants(call(f.Context()), vendors.Unavailable)
+				f.wants(call(f.Context()), vendors.Denied)
 				if n := len(elsewhere.Calls()); n != 0 {
 					f.Errorf("the other host was called %d times", n)
 				}
