@@ -24,6 +24,8 @@ type dialect struct {
 	noDeveloper bool
 	// messageExtras, where it is set, are the only further members that a message may have.
 	messageExtras []string
+	// noRefusals: refusals of earlier turns are unknown; a text says the same.
+	noRefusals bool
 	// noSchema: an answer can be JSON, but not of a given schema.
 	noSchema bool
 	// enforces: a strict schema is held by the vendor itself.
@@ -62,7 +64,7 @@ var dialects = map[string]dialect{
 	},
 	vendors.Mistral: {
 		baseURL: "https://api.mistral.ai/v1", seed: "random_seed", enforces: true,
-		noDeveloper: true, messageExtras: []string{"prefix"}, usageUnasked: true, shortToolIDs: true,
+		noDeveloper: true, noRefusals: true, messageExtras: []string{"prefix"}, usageUnasked: true, shortToolIDs: true,
 		dimensions: "output_dimension", embedExtras: mistralEmbeds,
 	},
 	vendors.Ollama: {

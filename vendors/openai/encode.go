@@ -291,6 +291,17 @@ func (e *encoder) without(members openaiapi.Members, object []byte, reserved ...
 	return kept
 }
 
+// taken are the members that a vendor takes at the place of a field; all others are reported, each by its name.
+func (e *encoder) taken(f vendors.Field, members openaiapi.Members) openaiapi.Members {
+	if e.table.Carries(f) {
+		return members
+	}
+	for _, m := range members {
+		e.Drop(m.Name)
+	}
+	return nil
+}
+
 func isOneOf(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) })
 }

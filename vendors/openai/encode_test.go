@@ -150,8 +150,8 @@ func TestDroppedPerVendor(t *testing.T) {
 			[]string{`"logprobs"`, `"top_logprobs"`, `"reasoning_content"`, `"n"`},
 		},
 		vendors.Mistral: {
-			[]string{"reasoning_content", "audio", "top_k", "logit_bias", "verbosity", "x_new", "store"},
-			[]string{`"max_tokens":100`, `"random_seed":9007199254740993`, `"n":2`, `"role":"system","content":"d"`, `"stream":true`},
+			[]string{"reasoning_content", "audio", "top_k", "logit_bias", "verbosity", "x_new", "store", "messages.name", "prompt_cache_breakpoint", "extra_content", "x"},
+			[]string{`"max_tokens":100`, `{"role":"assistant","content":"no"}`, `[{"type":"text","text":"no"}]`, `"random_seed":9007199254740993`, `"n":2`, `"role":"system","content":"d"`, `"stream":true`},
 			[]string{`"seed"`, `"developer"`, `"stream_options"`, `"store"`, `call_1`, `call_2`},
 		},
 	} {
@@ -174,6 +174,14 @@ func TestDroppedPerVendor(t *testing.T) {
 				t.Errorf("%s: %s in %s", vendor, member, got.body)
 			}
 		}
+	}
+}
+
+// Mistral has a seed under another name, and refuses this one.
+func TestNoForeignSeedForMistral(t *testing.T) {
+	req := &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{user("x")}, ExtraJson: `{"seed":7}`}
+	if got := encodeFor(t, vendors.Mistral, req, false); !slices.Equal(got.dropped, []string{"seed"}) || strings.Contains(string(got.body), "seed") {
+		t.Errorf("%v %s", got.dropped, got.body)
 	}
 }
 

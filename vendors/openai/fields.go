@@ -18,7 +18,7 @@ func rows(how vendors.Carriage, note string, fields ...vendors.Field) vendors.Ta
 var chatAPI = rows(vendors.Native, "", vendors.Fields()...).
 	With(rows(vendors.Translated, "as the first system message", vendors.BaseSystemInstruction, vendors.RequestInstruction)).
 	With(rows(vendors.Dropped, "the chat API does not take reasoning back", vendors.MessageReasoning)).
-	With(rows(vendors.Dropped, "the chat API returns no such state", vendors.MessageOpaque)).
+	With(rows(vendors.Dropped, "the chat API returns no such state; that of another dialect is left out without a word", vendors.MessageOpaque)).
 	With(rows(vendors.Translated, "as a data: URL", vendors.PartImageData, vendors.PartDocumentData)).
 	With(rows(vendors.Refused, "documents travel as bytes, as data: URLs or by file id", vendors.PartDocumentURL)).
 	With(rows(vendors.Refused, "", vendors.PartEmbedding)).
@@ -57,6 +57,9 @@ var tables = map[string]vendors.Table{
 		With(noDeveloper).
 		With(rows(vendors.Translated, "ids become nine letters and digits", vendors.ToolCalls, vendors.ToolResults)).
 		With(rows(vendors.Translated, "only prefix travels", vendors.MessageExtra)).
+		With(rows(vendors.Dropped, "except of a tool's turn", vendors.MessageName)).
+		With(rows(vendors.Translated, "a text", vendors.MessageRefusal, vendors.PartRefusal)).
+		With(rows(vendors.Dropped, "", vendors.PartExtra, vendors.ToolExtra, vendors.ToolCallExtra)).
 		With(rows(vendors.Translated, "only members that the vendor knows travel", vendors.ExtraJSON)),
 	vendors.Ollama: compatibleServer,
 }
@@ -90,7 +93,7 @@ var refusedExtras = map[string][]string{
 
 // mistralTakes are the only members that Mistral takes: it answers any other with an error.
 var mistralTakes = []string{
-	"model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "seed", "random_seed", "response_format",
+	"model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "random_seed", "response_format",
 	"tools", "tool_choice", "parallel_tool_calls", "presence_penalty", "frequency_penalty", "n", "prediction",
 	"reasoning_effort", "prompt_mode", "metadata", "guardrails", "prompt_cache_key", "service_tier", "safe_prompt",
 }

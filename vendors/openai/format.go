@@ -119,7 +119,8 @@ func (e *encoder) tool(path string, t *ktmsv1.Tool) openaiapi.Tool {
 	}
 	out := openaiapi.Tool{Type: "function", Function: f}
 	if t.GetExtraJson() != "" {
-		out.Extra = e.without(e.object(path+".extra_json", t.GetExtraJson()), []byte("{}"), "type", "function")
+		extra := e.without(e.object(path+".extra_json", t.GetExtraJson()), []byte("{}"), "type", "function")
+		out.Extra = e.taken(vendors.ToolExtra, extra)
 	}
 	return out
 }

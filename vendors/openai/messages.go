@@ -47,7 +47,13 @@ func (e *encoder) message(path string, m *ktmsv1.Message) openaiapi.Message {
 	if role == "developer" && e.noDeveloper {
 		role = "system"
 	}
-	out := openaiapi.Message{Role: role, Name: m.GetName(), Refusal: m.GetRefusal(), Content: openaiapi.TextContent(m.GetText())}
+	out := openaiapi.Message{Role: role, Refusal: m.GetRefusal(), Content: openaiapi.TextContent(m.GetText())}
+	if role == "tool" || e.Carries(vendors.MessageName, m.GetName() != "") {
+		out.Name = m.GetName()
+	}
+	if e.noRefusals {
+		out.Refusal = ""
+	}
 	if id := m.GetToolCallId(); id != "" {
 		out.ToolCallID = e.toolID(id)
 	}
@@ -57,6 +63,11 @@ func (e *encoder) message(path string, m *ktmsv1.Message) openaiapi.Message {
 		for i, p := range m.GetParts() {
 			out.Content.Parts = append(out.Content.Parts, e.part(fmt.Sprintf("%s.parts[%d]", path, i), p))
 		}
+		if e.noRefusals && m.GetRefusal() != "" {
+			out.Content.Parts = append(out.Content.Parts, openaiapi.Part{Type: "text", Text: m.GetRefusal()})
+		}
+	case e.noRefusals && m.GetRefusal() != "":
+		out.Content = openaiapi.TextContent(strings.TrimSpace(m.GetText() + "\n" + m.GetRefusal()))
 	case role == "assistant" && m.GetText() == "" && (len(m.GetToolCalls()) > 0 || m.GetRefusal() != ""):
 		out.Content = openaiapi.NullContent()
 	}
@@ -101,6 +112,9 @@ func (e *encoder) part(path string, p *ktmsv1.ContentPart) openaiapi.Part {
 		out = openaiapi.Part{Type: "text", Text: part.Text}
 	case *ktmsv1.ContentPart_Refusal:
 		out = openaiapi.Part{Type: "refusal", Refusal: part.Refusal}
+		if e.noRefusals {
+			out = openaiapi.Part{Type: "text", Text: part.Refusal}
+		}
 	case *ktmsv1.ContentPart_Image:
 		image := part.Image
 		url := image.GetUrl()
@@ -128,7 +142,7 @@ func (e *encoder) part(path string, p *ktmsv1.ContentPart) openaiapi.Part {
 		content := openaiapi.Message{Content: openaiapi.PartsContent([]openaiapi.Part{out})}
 		written := content.AppendJSON(nil)
 		written = written[len(`{"content":[`) : len(written)-len(`]}`)]
-		out.Extra = e.without(e.object(path+".extra_json", p.GetExtraJson()), written)
+		out.Extra = e.taken(vendors.PartExtra, e.without(e.object(path+".extra_json", p.GetExtraJson()), written))
 	}
 	return out
 }
@@ -185,7 +199,8 @@ func (e *encoder) toolCall(path string, c *ktmsv1.ToolCall) openaiapi.ToolCall {
 		out.Function = &openaiapi.FunctionCall{Name: c.GetName(), Arguments: c.GetArguments()}
 	}
 	if c.GetExtraJson() != "" {
-		out.Extra = e.without(e.object(path+".extra_json", c.GetExtraJson()), []byte("{}"), "index", "id", "type", "function", "custom")
+		extra := e.without(e.object(path+".extra_json", c.GetExtraJson()), []byte("{}"), "index", "id", "type", "function", "custom")
+		out.Extra = e.taken(vendors.ToolCallExtra, extra)
 	}
 	return out
 }

@@ -10,6 +10,10 @@ import (
 
 func TestSuite(t *testing.T) {
 	for _, vendor := range []string{vendors.OpenAI, vendors.Azure, vendors.DeepSeek, vendors.Groq, vendors.Mistral, vendors.Ollama, vendors.Local} {
+		script := vendortest.OpenAI()
+		if vendor == vendors.Mistral {
+			script = vendortest.Mistral()
+		}
 		t.Run(vendor, func(t *testing.T) {
 			vendortest.Run(t, vendortest.Subject{
 				New: func(carrier http.RoundTripper) vendors.Vendor {
@@ -19,7 +23,7 @@ func TestSuite(t *testing.T) {
 					return vendors.Target{Vendor: vendor, Model: "model", BaseURL: baseURL}
 				},
 				ModelOnly: vendor == vendors.Local, // as Ollama
-				Script:    vendortest.OpenAI(),
+				Script:    script,
 				Headers:   []string{"Authorization", "Api-Key"},
 			})
 		})
