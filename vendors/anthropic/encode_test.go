@@ -201,7 +201,7 @@ func TestManyCalls(t *testing.T) {
 	}
 	began := time.Now()
 	out, failed := encode(target("claude-opus-5-5"), &request{Messages: messages}, false)
-	if failed != nil || time.Since(began) > 10*time.Second {
+	if failed != nil || time.Since(began) > time.Minute {
 		t.Fatalf("%v after %v", failed, time.Since(began))
 	}
 	var w wire

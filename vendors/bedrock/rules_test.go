@@ -64,7 +64,7 @@ func TestManyOfOneName(t *testing.T) {
 			t.Errorf("%s: %v", name, failed)
 		}
 		// Counted from the start each time, these are 200 million hashes or names.
-		if took := time.Since(start); took > 8*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%s took %v", name, took)
 		}
 	}

@@ -186,7 +186,7 @@ func TestLongThinking(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 	// Copied for each piece, these are 4 TB.
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }
