@@ -2,6 +2,7 @@ package openai
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -50,9 +51,10 @@ func decodeChoice(t vendors.Target, wire *openaiapi.Choice) (*ktmsv1.Choice, *ve
 		return nil, unavailable(t, "answered with a choice that was not asked for")
 	}
 	m := &wire.Message
-	text, thoughts, further := contentOf(&m.Content)
+	legacyCall(m)
+	text, thoughts, refusal, further := contentOf(&m.Content)
 	out := &ktmsv1.Choice{
-		Index: int32(wire.Index), Text: text, Refusal: m.Refusal, Reasoning: thoughts + reasoningOf(m), LogprobsJson: string(wire.Logprobs),
+		Index: int32(wire.Index), Text: text, Refusal: m.Refusal + refusal, Reasoning: thoughts + reasoningOf(m), LogprobsJson: string(wire.Logprobs),
 	}
 	for i := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, decodeToolCall(&m.ToolCalls[i]))
@@ -80,6 +82,21 @@ func decodeToolCall(wire *openaiapi.ToolCall) *ktmsv1.ToolCall {
 	return out
 }
 
+// legacyCall makes a call of function_call, in which old servers answer. It has no id, and there is one of it at most.
+func legacyCall(m *openaiapi.Message) {
+	members, err := openaiapi.ParseMembers(m.Extra.Get("function_call"))
+	if err != nil || len(m.ToolCalls) > 0 {
+		return
+	}
+	var f openaiapi.FunctionCall
+	if json.Unmarshal(members.Get("name"), &f.Name) != nil && members.Get("name") != nil ||
+		json.Unmarshal(members.Get("arguments"), &f.Arguments) != nil && members.Get("arguments") != nil {
+		return
+	}
+	m.Extra.Take("function_call")
+	m.ToolCalls = []openaiapi.ToolCall{{Index: new(int64), Type: "function", Function: &f}}
+}
+
 // newCallID makes up an id for a call that came without one: results have to name what they answer.
 func newCallID() string { return "call_" + rand.Text() }
 
@@ -93,11 +110,11 @@ func reasoningOf(m *openaiapi.Message) string {
 
 // contentOf reads a content. Servers with reasoning models (Mistral) answer with parts: text, and the thinking before
 // it. Parts of other kinds come back as a further member.
-func contentOf(c *openaiapi.Content) (text, thoughts string, further openaiapi.Members) {
+func contentOf(c *openaiapi.Content) (text, thoughts, refusal string, further openaiapi.Members) {
 	if c.Kind != openaiapi.ContentParts {
-		return c.Text, "", nil
+		return c.Text, "", "", nil
 	}
-	var texts, thinking strings.Builder
+	var texts, thinking, refusals strings.Builder
 	var unknown []byte
 	for i := range c.Parts {
 		p := &c.Parts[i]
@@ -105,7 +122,7 @@ func contentOf(c *openaiapi.Content) (text, thoughts string, further openaiapi.M
 		case "text":
 			texts.WriteString(p.Text)
 		case "refusal":
-			texts.WriteString(p.Refusal)
+			refusals.WriteString(p.Refusal)
 		case "thinking":
 			thinking.WriteString(thinkingOf(p))
 		default:
@@ -116,7 +133,7 @@ func contentOf(c *openaiapi.Content) (text, thoughts string, further openaiapi.M
 		unknown[0] = '['
 		further.Add("content_parts", append(unknown, ']'))
 	}
-	return texts.String(), thinking.String(), further
+	return texts.String(), thinking.String(), refusals.String(), further
 }
 
 // thinkingOf reads {"type":"thinking","thinking":[{"type":"text","text":…}]}; the inner list may be a plain string.
@@ -126,7 +143,7 @@ func thinkingOf(p *openaiapi.Part) string {
 		return ""
 	}
 	inner := openaiapi.DecodeContent(members.Get("thinking"))
-	text, _, _ := contentOf(&inner)
+	text, _, _, _ := contentOf(&inner)
 	return text
 }
 

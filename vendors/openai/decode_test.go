@@ -37,7 +37,6 @@ func TestDecode(t *testing.T) {
 			choice(`{"tool_calls":[{"id":"1","function":{"name":"f","arguments":{"b":1,"a":2}}}]}`, `,"finish_reason":"stop"`),
 			`choices { tool_calls { id: "1" type: "function" name: "f" arguments: "{\"b\":1,\"a\":2}" } finish_reason: "tool_calls" }`,
 		},
-		"function_call":     {choice(`{"content":"","function_call":{"name":"f"}}`, `,"finish_reason":"function_call"`), `choices { finish_reason: "tool_calls" raw_finish_reason: "function_call" extra_json: "{\"function_call\":{\"name\":\"f\"}}" }`},
 		"empty reason":      {choice(`{"content":"x"}`, `,"finish_reason":""`), `choices { text: "x" finish_reason: "stop" }`},
 		"no reason":         {choice(`{"content":"x"}`, ``), `choices { text: "x" finish_reason: "stop" }`},
 		"unknown reason":    {choice(`{"content":"x"}`, `,"finish_reason":"bored"`), `choices { text: "x" finish_reason: "stop" raw_finish_reason: "bored" }`},

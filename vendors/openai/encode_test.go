@@ -402,6 +402,7 @@ func TestEndpoint(t *testing.T) {
 		{vendors.OpenAI, "https://proxy.example", "https://proxy.example/v1/chat/completions"},
 		{vendors.OpenAI, "https://proxy.example/openai/v1/", "https://proxy.example/openai/v1/chat/completions"},
 		{vendors.OpenAI, "https://proxy.example/x/chat/completions?a=b#f", "https://proxy.example/x/chat/completions?a=b"},
+		{vendors.OpenAI, "https://proxy.example/a%2Fb/v1/", "https://proxy.example/a%2Fb/v1/chat/completions"},
 		{vendors.DeepSeek, "", "https://api.deepseek.com/chat/completions"},
 		{vendors.Groq, "", "https://api.groq.com/openai/v1/chat/completions"},
 		{vendors.Mistral, "", "https://api.mistral.ai/v1/chat/completions"},

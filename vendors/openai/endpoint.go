@@ -47,7 +47,10 @@ func endpoint(t vendors.Target, d *dialect, api string) (string, *vendors.Error)
 	default:
 		path += api
 	}
-	u.Path, u.RawPath = path, ""
+	// What is escaped in the endpoint stays so.
+	raw := strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), chatPath)
+	u.RawPath = raw + path[len(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), chatPath)):]
+	u.Path = path
 	return u.String(), nil
 }
 

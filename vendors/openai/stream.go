@@ -149,8 +149,9 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 	out.Index = int32(w.Index)
 
 	d := &w.Delta
-	text, thoughts, further := contentOf(&d.Content)
-	out.Delta, out.RefusalDelta, out.ReasoningDelta = text, d.Refusal, thoughts+reasoningOf(d)
+	legacyCall(d)
+	text, thoughts, refusal, further := contentOf(&d.Content)
+	out.Delta, out.RefusalDelta, out.ReasoningDelta = text, d.Refusal+refusal, thoughts+reasoningOf(d)
 	out.LogprobsJson = string(w.Logprobs)
 	for i := range d.ToolCalls {
 		out.ToolCallChunks = append(out.ToolCallChunks, state.call(&d.ToolCalls[i]))
