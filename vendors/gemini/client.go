@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"net/http"
-	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
@@ -145,9 +143,9 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, stream bool) *vendors.
 	if t.Key.IsZero() {
 		return nil
 	}
-	key := t.Key.Reveal()
-	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: "the vendor key holds characters that no header can carry"}
+	key, failed := transport.HeaderKey(t.Vendor, t.Key)
+	if failed != nil {
+		return failed
 	}
 	h.Set(keyHeader, key)
 	return nil
@@ -155,14 +153,7 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, stream bool) *vendors.
 
 // readAll reads a complete answer.
 func readAll(ctx context.Context, t vendors.Target, res *http.Response) ([]byte, *vendors.Error) {
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if len(body) > maxAnswer {
-		return nil, unavailable(t, fmt.Sprintf("answered with more than %d bytes", maxAnswer))
-	}
-	return body, nil
+	return transport.ReadAll(ctx, t.Vendor, res, maxAnswer)
 }
 
 // within adds the status to an error that came in an answer with a good one.

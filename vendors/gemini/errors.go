@@ -18,15 +18,10 @@ import (
 const maxWait = 24 * time.Hour
 
 func unavailable(t vendors.Target, message string) *vendors.Error {
-	return &vendors.Error{Kind: vendors.Unavailable, Vendor: t.Vendor, Message: message}
+	return transport.Unavailable(t.Vendor, message)
 }
 
-// garbled is the error of an answer that cannot be read. The cause says where, not what: the text may be the caller's.
-func garbled(t vendors.Target, cause error) *vendors.Error {
-	e := unavailable(t, "answered with something that is not the API's JSON")
-	e.Err = cause
-	return e
-}
+func garbled(t vendors.Target, cause error) *vendors.Error { return transport.Garbled(t.Vendor, cause) }
 
 // blocked is a prompt that the vendor's policy refused.
 func blocked(t vendors.Target, f *wireFeedback) *vendors.Error {

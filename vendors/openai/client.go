@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -64,12 +62,9 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 		return nil, failed
 	}
 	defer call.close()
-	body, err := io.ReadAll(io.LimitReader(call.res.Body, maxAnswer+1))
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if len(body) > maxAnswer {
-		return nil, unavailable(t, fmt.Sprintf("answered with more than %d bytes", maxAnswer))
+	body, failed := transport.ReadAll(ctx, t.Vendor, call.res, maxAnswer)
+	if failed != nil {
+		return nil, failed
 	}
 	response, failed := decode(t, body)
 	if failed != nil {
@@ -154,9 +149,9 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, d *dialect, stream boo
 	if t.Key.IsZero() {
 		return nil
 	}
-	key := t.Key.Reveal()
-	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: "the vendor key holds characters that no header can carry"}
+	key, failed := transport.HeaderKey(t.Vendor, t.Key)
+	if failed != nil {
+		return failed
 	}
 	if d.azure {
 		h.Set("Api-Key", key)

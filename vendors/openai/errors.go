@@ -13,15 +13,10 @@ import (
 )
 
 func unavailable(t vendors.Target, message string) *vendors.Error {
-	return &vendors.Error{Kind: vendors.Unavailable, Vendor: t.Vendor, Message: message}
+	return transport.Unavailable(t.Vendor, message)
 }
 
-// garbled is the error of an answer that cannot be read. The cause says where, not what: the text may be the caller's.
-func garbled(t vendors.Target, cause error) *vendors.Error {
-	e := unavailable(t, "answered with something that is not the API's JSON")
-	e.Err = cause
-	return e
-}
+func garbled(t vendors.Target, cause error) *vendors.Error { return transport.Garbled(t.Vendor, cause) }
 
 // shown makes a vendor's words fit to show.
 func shown(t vendors.Target, said string) string { return transport.Text(said, t.Key) }
