@@ -67,8 +67,9 @@ type ModelFields struct {
 // Capabilities returns, for the models that the caller can use, what becomes of each field of a text request. Models that
 // embed take none.
 func (s *Service) Capabilities(c *caller.Caller) []ModelFields {
-	var all []ModelFields
-	for _, m := range s.ListModels(c) {
+	models := s.ListModels(c)
+	all := make([]ModelFields, 0, len(models))
+	for _, m := range models {
 		out := ModelFields{Spec: m}
 		if vendor, ok := s.options.Vendors[m.GetVendor()]; ok && !slices.Contains(m.GetCapabilities(), capabilityEmbedding) {
 			out.Fields = vendor.Fields(m.GetVendor(), m.GetId())

@@ -202,7 +202,7 @@ func TestHeadersOfTheHTTPDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if got := vendor.headers[0].Get("Openai-Beta"); resp.StatusCode != 200 || got != "a-1,b-2" {
+	if got := vendor.headers[0].Get("Openai-Beta"); resp.StatusCode != http.StatusOK || got != "a-1,b-2" {
 		t.Errorf("%d, %q", resp.StatusCode, got)
 	}
 	code, _, text := request(t, http.MethodPost, s.HTTP+"/v1/chat/completions", key, `{"model":"m","messages":[{"role":"user","content":"x"}]}`, "X-KTMS-Strict", "perhaps")

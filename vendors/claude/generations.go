@@ -10,13 +10,13 @@ import (
 type Style int
 
 const (
-	// Never: the model has no thinking.
+	// Never means that the model has no thinking.
 	Never Style = iota
-	// Budgeted: thinking is switched on with a number of tokens.
+	// Budgeted means that thinking is switched on with a number of tokens.
 	Budgeted
-	// OnRequest: thinking is switched on, and the effort says how much.
+	// OnRequest means that thinking is switched on, and the effort says how much.
 	OnRequest
-	// Always: thinking is on unless it is switched off, and the effort says how much.
+	// Always means that thinking is on unless it is switched off, and the effort says how much.
 	Always
 )
 

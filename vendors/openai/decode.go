@@ -52,15 +52,15 @@ func decodeChoice(t vendors.Target, wire *openaiapi.Choice) (*ktmsv1.Choice, *ve
 	}
 	m := &wire.Message
 	legacyCall(m)
-	text, thoughts, refusal, further := contentOf(&m.Content)
+	content := contentOf(&m.Content)
 	out := &ktmsv1.Choice{
-		Index: int32(wire.Index), Text: text, Refusal: m.Refusal + refusal, Reasoning: thoughts + reasoningOf(m), LogprobsJson: string(wire.Logprobs),
+		Index: int32(wire.Index), Text: content.text, Refusal: m.Refusal + content.refusal, Reasoning: content.thoughts + reasoningOf(m), LogprobsJson: string(wire.Logprobs),
 	}
 	for i := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, decodeToolCall(&m.ToolCalls[i]))
 	}
 	extra := append(withoutNulls(m.Extra), withoutNulls(wire.Extra)...)
-	out.ExtraJson = append(extra, further...).JSON()
+	out.ExtraJson = append(extra, content.further...).JSON()
 
 	said := out.Text != "" || out.Refusal != "" || out.Reasoning != "" || len(out.ToolCalls) > 0 || out.ExtraJson != ""
 	var err *vendors.Error
@@ -108,11 +108,17 @@ func reasoningOf(m *openaiapi.Message) string {
 	return m.Reasoning
 }
 
+// contents is what a content says.
+type contents struct {
+	text, thoughts, refusal string
+	further                 openaiapi.Members
+}
+
 // contentOf reads a content. Servers with reasoning models (Mistral) answer with parts: text, and the thinking before
 // it. Parts of other kinds come back as a further member.
-func contentOf(c *openaiapi.Content) (text, thoughts, refusal string, further openaiapi.Members) {
+func contentOf(c *openaiapi.Content) contents {
 	if c.Kind != openaiapi.ContentParts {
-		return c.Text, "", "", nil
+		return contents{text: c.Text}
 	}
 	var texts, thinking, refusals strings.Builder
 	var unknown []byte
@@ -129,11 +135,12 @@ func contentOf(c *openaiapi.Content) (text, thoughts, refusal string, further op
 			unknown = append(append(unknown, ','), p.JSON()...)
 		}
 	}
+	out := contents{text: texts.String(), thoughts: thinking.String(), refusal: refusals.String()}
 	if unknown != nil {
 		unknown[0] = '['
-		further.Add("content_parts", append(unknown, ']'))
+		out.further.Add("content_parts", append(unknown, ']'))
 	}
-	return texts.String(), thinking.String(), refusals.String(), further
+	return out
 }
 
 // thinkingOf reads {"type":"thinking","thinking":[{"type":"text","text":…}]}; the inner list may be a plain string.
@@ -143,8 +150,7 @@ func thinkingOf(p *openaiapi.Part) string {
 		return ""
 	}
 	inner := openaiapi.DecodeContent(members.Get("thinking"))
-	text, _, _, _ := contentOf(&inner)
-	return text
+	return contentOf(&inner).text
 }
 
 // withoutNulls leaves out members that say nothing; vLLM sends a dozen of them with each answer.

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 
@@ -81,7 +80,7 @@ func encodeEmbed(t vendors.Target, d *dialect, req *ktmsv1.GetEmbeddingsRequest)
 				ledger.Drop(m.Name)
 				continue
 			}
-			wire.ExtraBody[m.Name] = json.RawMessage(m.Value)
+			wire.ExtraBody[m.Name] = m.Value
 		}
 	}
 	if n := int(req.GetDimensions()); n > 0 && d.dimensions != "" {

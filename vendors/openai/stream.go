@@ -150,8 +150,8 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 
 	d := &w.Delta
 	legacyCall(d)
-	text, thoughts, refusal, further := contentOf(&d.Content)
-	out.Delta, out.RefusalDelta, out.ReasoningDelta = text, d.Refusal+refusal, thoughts+reasoningOf(d)
+	content := contentOf(&d.Content)
+	out.Delta, out.RefusalDelta, out.ReasoningDelta = content.text, d.Refusal+content.refusal, content.thoughts+reasoningOf(d)
 	out.LogprobsJson = string(w.Logprobs)
 	for i := range d.ToolCalls {
 		out.ToolCallChunks = append(out.ToolCallChunks, state.call(&d.ToolCalls[i]))
@@ -160,7 +160,7 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 		}
 	}
 	extra := append(withoutNulls(d.Extra), withoutNulls(w.Extra)...)
-	out.ExtraJson = append(extra, further...).JSON()
+	out.ExtraJson = append(extra, content.further...).JSON()
 	state.said = state.said || vendors.HasContent(out)
 
 	if w.FinishReason != "" && !state.finished {
@@ -178,7 +178,7 @@ func (s *stream) choice(w *openaiapi.ChunkChoice) (*ktmsv1.GenerateTextChunk, *v
 		return out, nil
 	}
 	if s.held != nil {
-		out.ExtraJson = append(extra, append(further, s.held...)...).JSON()
+		out.ExtraJson = append(extra, append(content.further, s.held...)...).JSON()
 		s.held = nil
 	}
 	return out, nil

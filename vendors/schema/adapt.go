@@ -122,14 +122,12 @@ func (a *adapter) schema(n *node, within []string, beside bool, depth int) error
 	}
 	beside = beside || n.get("properties") != nil
 	for i := range n.members {
-		inPlace := schemaLists[n.members[i].name] && n.members[i].name != "prefixItems"
-		one := node{kind: object, members: n.members[i : i+1]}
-		one.children(func(child *node) bool {
-			err = a.schema(child, within, inPlace && beside, depth+1)
-			return err == nil
-		})
-		if err != nil {
-			return err
+		m := &n.members[i]
+		inPlace := schemaLists[m.name] && m.name != "prefixItems"
+		for _, child := range m.children() {
+			if err := a.schema(child, within, inPlace && beside, depth+1); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

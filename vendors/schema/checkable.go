@@ -47,7 +47,7 @@ func Checkable(text []byte) ([]byte, error) {
 
 // tooLarge tells a schema that is merely large from one that makes no sense.
 func tooLarge(err error) error {
-	if err == errDepth || err == errLarge || err == errExplodes {
+	if errors.Is(err, errDepth) || errors.Is(err, errLarge) || errors.Is(err, errExplodes) {
 		return ErrTooLarge
 	}
 	return err

@@ -1,9 +1,9 @@
 package schema
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
@@ -121,7 +121,7 @@ func (p *parser) array(depth int) (*node, error) {
 func (p *parser) scalar() []byte {
 	start := p.at
 	if p.text[p.at] != '"' {
-		for p.at < len(p.text) && bytes.IndexByte([]byte(" \t\r\n,:]}"), p.text[p.at]) < 0 {
+		for p.at < len(p.text) && strings.IndexByte(" \t\r\n,:]}", p.text[p.at]) < 0 {
 			p.at++
 		}
 		return p.text[start:p.at]
@@ -193,10 +193,6 @@ func (n *node) string() (s string, ok bool) {
 		return "", false
 	}
 	return s, json.Unmarshal(n.raw, &s) == nil
-}
-
-func (n *node) isBool() bool {
-	return n.kind == scalar && (string(n.raw) == "true" || string(n.raw) == "false")
 }
 
 // holds reports whether an array holds a string.

@@ -72,32 +72,21 @@ func words(list ...string) map[string]bool {
 	return set
 }
 
-// children calls f for every schema directly within one, until it returns false.
-func (n *node) children(f func(*node) bool) bool {
-	if n.kind != object {
-		return true
-	}
-	for _, m := range n.members {
-		switch {
-		case schemaMaps[m.name] && m.value.kind == object:
-			for _, named := range m.value.members {
-				if !f(named.value) {
-					return false
-				}
-			}
-		case (schemaLists[m.name] || m.name == "items") && m.value.kind == array:
-			for _, item := range m.value.items {
-				if !f(item) {
-					return false
-				}
-			}
-		case schemaValues[m.name]:
-			if !f(m.value) {
-				return false
-			}
+// children are the schemas that stand under a keyword.
+func (m *member) children() []*node {
+	switch {
+	case schemaMaps[m.name] && m.value.kind == object:
+		all := make([]*node, 0, len(m.value.members))
+		for _, named := range m.value.members {
+			all = append(all, named.value)
 		}
+		return all
+	case (schemaLists[m.name] || m.name == "items") && m.value.kind == array:
+		return m.value.items
+	case schemaValues[m.name]:
+		return []*node{m.value}
 	}
-	return true
+	return nil
 }
 
 // exact are the keywords of schemas that OpenAI, and those who do as it does, follow exactly.
@@ -160,18 +149,14 @@ func closable(n *node, open *[]*node) bool {
 			return false
 		}
 	}
-	complete := true
 	for i := range n.members {
 		if n.members[i].name == "additionalProperties" {
 			continue // false
 		}
-		one := node{kind: object, members: n.members[i : i+1]}
-		one.children(func(child *node) bool {
-			complete = closable(child, open)
-			return complete
-		})
-		if !complete {
-			return false
+		for _, child := range n.members[i].children() {
+			if !closable(child, open) {
+				return false
+			}
 		}
 	}
 	return true
