@@ -3,7 +3,6 @@ package bedrock
 import (
 	"context"
 	"iter"
-	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 
@@ -13,13 +12,7 @@ import (
 )
 
 // Options configure a Vendor. The zero value is ready for use.
-type Options struct {
-	// Transport carries the calls. Nil is a pool of connections of the vendor's own.
-	Transport http.RoundTripper
-	Limits    transport.Limits
-	// Version of Keystone, for the User-Agent.
-	Version string
-}
+type Options = transport.Options
 
 // Vendor speaks the dialect. It implements vendors.Vendor.
 type Vendor struct {
@@ -30,13 +23,7 @@ type Vendor struct {
 var _ vendors.Vendor = (*Vendor)(nil)
 
 // New returns a Vendor.
-func New(o Options) *Vendor {
-	v := &Vendor{client: transport.NewClient(o.Transport, o.Limits), userAgent: "ktms"}
-	if o.Version != "" {
-		v.userAgent += "/" + o.Version
-	}
-	return v
-}
+func New(o Options) *Vendor { return &Vendor{client: o.Client(), userAgent: o.UserAgent()} }
 
 // CloseIdleConnections closes the connections that no call uses.
 func (v *Vendor) CloseIdleConnections() { v.client.CloseIdleConnections() }

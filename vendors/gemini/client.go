@@ -21,13 +21,7 @@ const maxAnswer = 64 << 20
 const keyHeader = "X-Goog-Api-Key"
 
 // Options configure a Vendor. The zero value is ready for use.
-type Options struct {
-	// Transport carries the calls. Nil is a pool of connections of the vendor's own.
-	Transport http.RoundTripper
-	Limits    transport.Limits
-	// Version of Keystone, for the User-Agent.
-	Version string
-}
+type Options = transport.Options
 
 // Vendor speaks the dialect. It implements vendors.Vendor and vendors.Embedder.
 type Vendor struct {
@@ -41,13 +35,7 @@ var (
 )
 
 // New returns a Vendor.
-func New(o Options) *Vendor {
-	v := &Vendor{client: transport.NewClient(o.Transport, o.Limits), userAgent: "ktms"}
-	if o.Version != "" {
-		v.userAgent += "/" + o.Version
-	}
-	return v
-}
+func New(o Options) *Vendor { return &Vendor{client: o.Client(), userAgent: o.UserAgent()} }
 
 // CloseIdleConnections closes the connections that no call uses.
 func (v *Vendor) CloseIdleConnections() { v.client.CloseIdleConnections() }
