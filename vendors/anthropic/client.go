@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"net/http"
-	"strings"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -53,16 +51,13 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 		return nil, failed
 	}
 	defer call.close()
-	body, err := io.ReadAll(io.LimitReader(call.res.Body, maxAnswer+1))
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if len(body) > maxAnswer {
-		return nil, unavailable(t, fmt.Sprintf("answered with more than %d bytes", maxAnswer))
+	body, failed := transport.ReadAll(ctx, t.Vendor, call.res, maxAnswer)
+	if failed != nil {
+		return nil, failed
 	}
 	response, failed := decode(t, call.encoded.names, body)
 	if failed != nil {
-		return nil, call.within(failed)
+		return nil, transport.Within(failed, call.res)
 	}
 	return &vendors.Answer{Head: call.head(), Response: response}, nil
 }
@@ -77,7 +72,7 @@ func (v *Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Gener
 		}
 		defer call.close()
 		if failed := call.stream(ctx, yield); failed != nil {
-			yield(vendors.Event{}, call.within(failed))
+			yield(vendors.Event{}, transport.Within(failed, call.res))
 		}
 	}
 }
@@ -107,16 +102,8 @@ func (v *Vendor) begin(ctx context.Context, t vendors.Target, req *ktmsv1.Genera
 	if failed := v.headers(hr.Header, t, encoded.beta, stream); failed != nil {
 		return nil, failed
 	}
-	res, err := v.client.Do(hr)
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		defer res.Body.Close()
-		failed := statusError(t, res)
-		if ctx.Err() != nil {
-			return nil, transport.Failure(ctx, t.Vendor, ctx.Err())
-		}
+	res, failed := v.client.Call(hr, t.Vendor, func(res *http.Response) *vendors.Error { return statusError(t, res) }) //nolint:bodyclose // call.close does
+	if failed != nil {
 		return nil, failed
 	}
 	return &call{target: t, encoded: encoded, res: res}, nil
@@ -137,23 +124,15 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, beta string, stream bo
 	if t.Key.IsZero() {
 		return nil
 	}
-	key := t.Key.Reveal()
-	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return &vendors.Error{Kind: vendors.Denied, Vendor: t.Vendor, Message: "the vendor key holds characters that no header can carry"}
+	key, failed := transport.HeaderKey(t.Vendor, t.Key)
+	if failed != nil {
+		return failed
 	}
 	h.Set("X-Api-Key", key)
 	return nil
 }
 
 func (c *call) close() { _ = c.res.Body.Close() }
-
-// within adds the status to an error that came in an answer with a good one.
-func (c *call) within(e *vendors.Error) *vendors.Error {
-	if e.Status == 0 && e.Kind != vendors.Canceled {
-		e.Status = c.res.StatusCode
-	}
-	return e
-}
 
 // head is what there is to say before the answer.
 func (c *call) head() vendors.Head {

@@ -4,31 +4,10 @@ import (
 	"encoding/json"
 
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 	"github.com/ai-process/ktms/vendors/schema"
 )
-
-// rules are what the vendor enforces of a schema. References are written out, since one must stand alone here, without
-// the description that generators like to put beside it, and must not lead back to itself.
-var rules = schema.Rules{
-	Keywords: []string{
-		"type", "anyOf", "allOf", "description", "title", "enum", "const", "properties", "additionalProperties", "required",
-		"items", "minItems", "format", "pattern",
-	},
-	Takes: func(keyword string, value json.RawMessage) bool {
-		switch keyword {
-		case "additionalProperties":
-			return string(value) == "false"
-		case "minItems":
-			return string(value) == "0" || string(value) == "1"
-		}
-		return true
-	},
-	Formats: []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
-	Rename:  map[string]string{"oneOf": "anyOf"},
-	Inline:  true,
-	Close:   true,
-}
 
 const (
 	jsonOnly   = "Answer with one JSON object and nothing else: no text around it, no code fence."
@@ -58,7 +37,7 @@ func (e *encoder) responseFormat() {
 		e.system = appendText(e.system, schemaOnly+string(whole))
 		return
 	}
-	moved, err := s.Adapt(rules)
+	moved, err := s.Adapt(claude.Rules)
 	if err != nil {
 		e.Refuse(vendors.ResponseSchema.Param(), err.Error())
 		return

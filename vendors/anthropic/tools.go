@@ -115,7 +115,7 @@ func (e *encoder) parameters(path string, t *ktmsv1.Tool, out *tool) {
 	if !e.isStrict(t) || e.Failed() != nil {
 		return
 	}
-	moved, err := s.Adapt(rules)
+	moved, err := s.Adapt(claude.Rules)
 	switch {
 	case err != nil:
 		e.Refuse(path, err.Error())

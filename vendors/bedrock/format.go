@@ -1,11 +1,10 @@
 package bedrock
 
 import (
-	"encoding/json"
-
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/schema"
 )
 
@@ -14,29 +13,6 @@ const anyObject = "Answer with one JSON object and nothing else."
 
 // followSchema does so for models that follow no schema by themselves.
 const followSchema = "Answer with one JSON value that follows this JSON Schema, and nothing else: "
-
-// rules are what structured outputs take of JSON Schema. The vendor documents none for Converse; these are those of
-// Claude's own API, the narrowest of the families that it serves. References are written out, since one has to stand
-// alone there, without the description that generators put beside it.
-var rules = schema.Rules{
-	Keywords: []string{
-		"type", "anyOf", "allOf", "description", "title", "enum", "const", "properties", "additionalProperties", "required",
-		"items", "minItems", "format", "pattern",
-	},
-	Takes: func(keyword string, value json.RawMessage) bool {
-		switch keyword {
-		case "minItems":
-			return string(value) == "0" || string(value) == "1"
-		case "additionalProperties":
-			return string(value) == "false"
-		}
-		return true
-	},
-	Formats: []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
-	Rename:  map[string]string{"oneOf": "anyOf"},
-	Inline:  true,
-	Close:   true,
-}
 
 // format asks for an answer that follows a schema, or for any object.
 func (e *encoder) format() {
@@ -62,7 +38,7 @@ func (e *encoder) format() {
 		e.rules = append(e.rules, followSchema+whole)
 		return
 	}
-	moved, err := s.Adapt(rules)
+	moved, err := s.Adapt(claude.Rules)
 	if err != nil {
 		e.Refuse(vendors.ResponseSchema.Param(), "it "+err.Error())
 		return

@@ -8,6 +8,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
+	"github.com/ai-process/ktms/vendors/claude"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 	"github.com/ai-process/ktms/vendors/schema"
 )
@@ -161,7 +162,7 @@ func (e *encoder) parameters(path string, t *ktmsv1.Tool) (text json.RawMessage,
 	}
 	text = s.JSON()
 	if strict {
-		moved, err := s.Adapt(rules)
+		moved, err := s.Adapt(claude.Rules)
 		if err != nil || s.Narrowed() {
 			e.Drop(vendors.ToolStrict.Param())
 			return e.ofObjects(path, text), false

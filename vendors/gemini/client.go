@@ -57,7 +57,7 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 	}
 	response, failed := decode(t, encoded.names, body)
 	if failed != nil {
-		return nil, within(failed, res)
+		return nil, transport.Within(failed, res)
 	}
 	return &vendors.Answer{Head: encoded.head(res), Response: response}, nil
 }
@@ -81,7 +81,7 @@ func (v *Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Gener
 			return
 		}
 		if failed := readStream(ctx, newStream(t, encoded.asked, encoded.names), res.Body, yield); failed != nil {
-			yield(vendors.Event{}, within(failed, res))
+			yield(vendors.Event{}, transport.Within(failed, res))
 		}
 	}
 }
@@ -105,19 +105,7 @@ func (v *Vendor) post(ctx context.Context, t vendors.Target, method string, body
 	if failed := v.headers(req.Header, t, stream); failed != nil {
 		return nil, failed
 	}
-	res, err := v.client.Do(req)
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		defer res.Body.Close()
-		failed := statusError(t, res)
-		if ctx.Err() != nil {
-			return nil, transport.Failure(ctx, t.Vendor, ctx.Err())
-		}
-		return nil, failed
-	}
-	return res, nil
+	return v.client.Call(req, t.Vendor, func(res *http.Response) *vendors.Error { return statusError(t, res) })
 }
 
 // headers sets all that goes out: nothing of the caller's request does.
@@ -142,14 +130,6 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, stream bool) *vendors.
 // readAll reads a complete answer.
 func readAll(ctx context.Context, t vendors.Target, res *http.Response) ([]byte, *vendors.Error) {
 	return transport.ReadAll(ctx, t.Vendor, res, maxAnswer)
-}
-
-// within adds the status to an error that came in an answer with a good one.
-func within(e *vendors.Error, res *http.Response) *vendors.Error {
-	if e.Status == 0 && e.Kind != vendors.Canceled {
-		e.Status = res.StatusCode
-	}
-	return e
 }
 
 // readStream reads the answer's events and yields them. It returns nil after a clean end and when the consumer has

@@ -10,6 +10,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/openaiapi"
+	"github.com/ai-process/ktms/vendors/transport"
 )
 
 // maxInputs is the most texts that one call takes. Keystone makes one call of each request.
@@ -32,7 +33,7 @@ func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmb
 	}
 	out, failed := decodeEmbed(t, req, body)
 	if failed != nil {
-		return nil, within(failed, res)
+		return nil, transport.Within(failed, res)
 	}
 	out.DroppedParams = dropped
 	return out, nil

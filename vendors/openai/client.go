@@ -56,7 +56,7 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 	}
 	response, failed := decode(t, body)
 	if failed != nil {
-		return nil, call.within(failed)
+		return nil, transport.Within(failed, call.res)
 	}
 	head, failed := call.head(response.GetSystemFingerprint())
 	if failed != nil {
@@ -75,7 +75,7 @@ func (v *Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Gener
 		}
 		defer call.close()
 		if failed := call.stream(ctx, yield); failed != nil {
-			yield(vendors.Event{}, call.within(failed))
+			yield(vendors.Event{}, transport.Within(failed, call.res))
 		}
 	}
 }
@@ -111,16 +111,8 @@ func (v *Vendor) begin(ctx context.Context, t vendors.Target, req *ktmsv1.Genera
 	if encoded.beta != "" {
 		hr.Header.Set(betaHeader, encoded.beta)
 	}
-	res, err := v.client.Do(hr)
-	if err != nil {
-		return nil, transport.Failure(ctx, t.Vendor, err)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		defer res.Body.Close()
-		failed := statusError(t, res)
-		if ctx.Err() != nil {
-			return nil, transport.Failure(ctx, t.Vendor, ctx.Err())
-		}
+	res, failed := v.client.Call(hr, t.Vendor, func(res *http.Response) *vendors.Error { return statusError(t, res) }) //nolint:bodyclose // call.close does
+	if failed != nil {
 		return nil, failed
 	}
 	return &call{target: t, encoded: encoded, strict: req.GetStrictParams(), choices: int(max(1, req.GetN())), res: res}, nil
@@ -150,14 +142,6 @@ func (v *Vendor) headers(h http.Header, t vendors.Target, d *dialect, stream boo
 }
 
 func (c *call) close() { _ = c.res.Body.Close() }
-
-// within adds the status to an error that came in an answer with a good one.
-func (c *call) within(e *vendors.Error) *vendors.Error {
-	if e.Status == 0 && e.Kind != vendors.Canceled {
-		e.Status = c.res.StatusCode
-	}
-	return e
-}
 
 // head is what there is to say before the answer, once its fingerprint shows who answers. Ollama ignores some fields
 // without a word; if it is Ollama, they were dropped.

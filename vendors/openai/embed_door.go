@@ -48,16 +48,8 @@ func (c *embedDoor) Do(hr *http.Request) (*http.Response, error) {
 	if failed := c.vendor.headers(hr.Header, c.target, c.dialect, false); failed != nil {
 		return nil, failed
 	}
-	res, err := c.vendor.client.Do(hr)
-	if err != nil {
-		return nil, transport.Failure(hr.Context(), c.target.Vendor, err)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		defer res.Body.Close()
-		failed := statusError(c.target, res)
-		if hr.Context().Err() != nil {
-			return nil, transport.Failure(hr.Context(), c.target.Vendor, hr.Context().Err())
-		}
+	res, failed := c.vendor.client.Call(hr, c.target.Vendor, func(res *http.Response) *vendors.Error { return statusError(c.target, res) })
+	if failed != nil {
 		return nil, failed
 	}
 	c.status = res.StatusCode

@@ -42,3 +42,28 @@ func ReadAll(ctx context.Context, vendor string, res *http.Response, most int64)
 	}
 	return body, nil
 }
+
+// Call makes one call and returns once the vendor accepted it; refused reads any other answer.
+func (c *Client) Call(hr *http.Request, vendor string, refused func(*http.Response) *vendors.Error) (*http.Response, *vendors.Error) {
+	res, err := c.Do(hr)
+	if err != nil {
+		return nil, Failure(hr.Context(), vendor, err)
+	}
+	if res.StatusCode >= 200 && res.StatusCode <= 299 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	failed := refused(res)
+	if err := hr.Context().Err(); err != nil {
+		return nil, Failure(hr.Context(), vendor, err)
+	}
+	return nil, failed
+}
+
+// Within adds the status to an error that came in an answer with a good one.
+func Within(e *vendors.Error, res *http.Response) *vendors.Error {
+	if e.Status == 0 && e.Kind != vendors.Canceled {
+		e.Status = res.StatusCode
+	}
+	return e
+}

@@ -108,7 +108,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		b.gap = time.AfterFunc(wait, func() { cancel(fmt.Errorf("%w: nothing came for %s", ErrTimeout, wait)) })
 		b.gap.Stop()
 	}
-	res, err := c.http.Do(req.WithContext(ctx))
+	res, err := c.http.Do(req.WithContext(ctx)) //nolint:gosec // the address is the operator's: models name their endpoints
 	if err != nil {
 		err = b.reason(err)
 		b.stop()
