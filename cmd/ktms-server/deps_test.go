@@ -47,7 +47,8 @@ var layers = []layer{
 	{"store/storetest", []string{"api/gen/...", "migrations", "store"}, "a suite that knew an implementation would bend to it"},
 
 	{"pool", nil, "a contract does not know who fulfils or uses it"},
-	{"pool/...", []string{"pool"}, "implementations of the pool do not know each other"},
+	{"pool/gcra", nil, "arithmetic depends on nothing"},
+	{"pool/...", []string{"pool", "pool/gcra"}, "implementations of the pool do not know each other"},
 
 	{"vendors", []string{"api/gen/..."}, "a contract does not know who fulfils or uses it"},
 	{"vendors/sse", nil, "event streams know nothing of what they carry"},

@@ -1,0 +1,130 @@
+// Package gcra is the generic cell rate algorithm in whole numbers.
+//
+// It keeps what is still to drain instead of a theoretical arrival time, which is the algorithm's other form (ITU-T
+// I.371: the continuous-state leaky bucket). Counting in units × period, a unit drains in exactly period/limit, so that no
+// rate is rounded: seven at once at 7 a minute are seven. The script in pool/redis does the same sums.
+package gcra
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// maxBacklog bounds a backlog, in units × microseconds. Lua counts in float64, which is exact up to 2^53, and a sum of two
+// backlogs has to stay below that.
+const maxBacklog = 1 << 52
+
+// Rate is how fast units drain and how many may wait. Of makes one.
+type Rate struct {
+	// Limit units drain in one Period.
+	Limit int64
+	// Period is in microseconds.
+	Period int64
+	// Capacity is how many units go at once.
+	Capacity int64
+	// Scale is how many of the caller's units one unit stands for: 1 but for enormous limits.
+	Scale int64
+}
+
+// Of is the rate of limit units per period, of which burst+1 go at once. The limit has to be positive and the period at
+// least a microsecond; a negative burst is none.
+func Of(limit, burst int64, period time.Duration) Rate {
+	r := Rate{Limit: limit, Period: period.Microseconds(), Capacity: satAdd(max(burst, 0), 1), Scale: 1}
+	if most := int64(maxBacklog/2) / r.Period; max(r.Limit, r.Capacity) > most {
+		r.Scale = (max(r.Limit, r.Capacity)-1)/most + 1
+		r.Limit, r.Capacity = max(r.Limit/r.Scale, 1), max(r.Capacity/r.Scale, 1)
+	}
+	return r
+}
+
+// Cost is the backlog that units add. What does not fit at all costs one unit more than the capacity.
+func (r Rate) Cost(units int64) int64 { return min(r.debt(units), (r.Capacity+1)*r.Period) }
+
+// Full is the backlog beyond which nothing is admitted.
+func (r Rate) Full() int64 { return r.Capacity * r.Period }
+
+// debt is the backlog that units add, whether or not they fit.
+func (r Rate) debt(units int64) int64 {
+	scaled := units / r.Scale
+	if units%r.Scale != 0 {
+		scaled++
+	}
+	hi, lo := bits.Mul64(uint64(max(scaled, 0)), uint64(r.Period))
+	if hi != 0 || lo > maxBacklog {
+		return maxBacklog
+	}
+	return int64(lo)
+}
+
+// Correction is the change of a backlog when units turn out to be others than booked; it may be negative. Both are
+// bounded, so that a correction never books more than there is room to count.
+func (r Rate) Correction(booked, actual int64) int64 { return r.debt(actual) - r.debt(booked) }
+
+// Level is a backlog at an instant. Its zero value is empty.
+type Level struct {
+	// At is in microseconds since 1970.
+	At int64
+	// Backlog is in units × microseconds.
+	Backlog int64
+}
+
+// Now is the level at a later instant. A clock that went back drains nothing, and drains on from where it is.
+func (l Level) Now(r Rate, now int64) Level {
+	elapsed := now - l.At
+	switch {
+	case elapsed <= 0:
+		return Level{At: now, Backlog: l.Backlog}
+	case elapsed >= ceil(l.Backlog, r.Limit): // also keeps the product below from overflowing
+		return Level{At: now}
+	default:
+		return Level{At: now, Backlog: l.Backlog - elapsed*r.Limit}
+	}
+}
+
+// Fits reports whether a cost may be added. A cost of 0 fits while a single unit would.
+func (l Level) Fits(r Rate, cost int64) bool {
+	return l.Backlog+max(cost, r.Period) <= r.Full()
+}
+
+// Add is the level after a cost or a correction.
+func (l Level) Add(change int64) Level {
+	return Level{At: l.At, Backlog: min(max(l.Backlog+change, 0), maxBacklog)}
+}
+
+// Wait is how long until a cost fits; never when it exceeds the capacity.
+func (l Level) Wait(r Rate, cost int64) (wait time.Duration, never bool) {
+	cost = max(cost, r.Period)
+	if cost > r.Full() {
+		return 0, true
+	}
+	return micros(ceil(max(l.Backlog+cost-r.Full(), 0), r.Limit)), false
+}
+
+// Remaining is how many of the caller's units fit now.
+func (l Level) Remaining(r Rate) int64 {
+	left := max(r.Full()-l.Backlog, 0) / r.Period
+	if left > math.MaxInt64/r.Scale {
+		return math.MaxInt64
+	}
+	return left * r.Scale
+}
+
+// Reset is how long until nothing is left to drain.
+func (l Level) Reset(r Rate) time.Duration { return micros(ceil(l.Backlog, r.Limit)) }
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+func micros(n int64) time.Duration {
+	if n > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+func satAdd(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

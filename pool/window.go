@@ -1,0 +1,51 @@
+package pool
+
+import (
+	"math"
+	"time"
+)
+
+// Span is how long a window lasts, and with it where windows begin: always at the same instants for everybody, in UTC.
+type Span int64
+
+const (
+	// Day is a UTC day.
+	Day = Span(24 * time.Hour)
+	// Month is a UTC calendar month.
+	Month Span = -1
+)
+
+// Every is a span of any length, counted from 1970.
+func Every(d time.Duration) Span { return Span(d) }
+
+// At returns the window that an instant falls into: it begins with start and is over at end.
+func (s Span) At(t time.Time) (start, end time.Time) {
+	t = t.UTC()
+	if s == Month {
+		start = time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+		return start, start.AddDate(0, 1, 0)
+	}
+	micros, every := t.UnixMicro(), time.Duration(s).Microseconds()
+	start = time.UnixMicro(micros - micros%every).UTC()
+	return start, start.Add(time.Duration(s))
+}
+
+// Fits reports whether an amount may be booked on a window of which so much is used. An amount of 0 fits while a single
+// unit would.
+func (w Window) Fits(used, amount int64) bool {
+	return max(amount, 1) <= w.ceiling()-used // used is never negative
+}
+
+// Never reports whether an amount is too much even for a window of which nothing is used.
+func (w Window) Never(amount int64) bool { return !w.Fits(0, amount) }
+
+// Remaining is what still fits without the grace.
+func (w Window) Remaining(used int64) int64 { return max(w.Limit-used, 0) }
+
+// ceiling is where a window refuses, its grace included.
+func (w Window) ceiling() int64 {
+	if w.Limit > math.MaxInt64-w.Grace {
+		return math.MaxInt64
+	}
+	return w.Limit + w.Grace
+}
