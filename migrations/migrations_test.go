@@ -54,7 +54,8 @@ func TestNamesSortByteByByte(t *testing.T) {
 	conn := migratedPostgres(t)
 	const query = `SELECT table_name || '.' || column_name FROM information_schema.columns
 		WHERE table_schema = 'public' AND table_name <> 'schema_migrations' AND data_type = 'text'
-		AND (column_name IN ('id', 'name', 'vendor') OR column_name LIKE '%\_id') AND collation_name IS DISTINCT FROM 'C'`
+		AND (column_name IN ('id', 'name', 'vendor', 'subject_type', 'period') OR column_name LIKE '%\_id')
+		AND collation_name IS DISTINCT FROM 'C'`
 	if wrong := lines(t, conn, query); len(wrong) > 0 {
 		t.Errorf("without COLLATE \"C\": %q", wrong)
 	}

@@ -1,7 +1,7 @@
-// Package store is the contract for what Keystone keeps: keys, vendor keys, models, rules and tenants.
+// Package store is the contract for what Keystone keeps: keys, vendor keys, models, rules, tenants and limits.
 //
 // Implementations are named by technology (postgres, sqlite) and run the suite in storetest. What is short-lived and
-// shared (limits, leases, nodes) belongs to package pool.
+// shared (the counters behind limits, leases, nodes) belongs to package pool.
 package store
 
 import (
@@ -95,6 +95,10 @@ type Config struct {
 	Teams         []Team
 	// VendorKeys holds those of active keys, ordered by key name and vendor.
 	VendorKeys []VendorKey
+	// SpendLimits are ordered by subject type, subject id and period.
+	SpendLimits []*ktmsv1.SpendLimit
+	// UserRateLimits are ordered by user id and model id.
+	UserRateLimits []*ktmsv1.UserRateLimit
 }
 
 // Change says what one committed transaction touched.
@@ -192,4 +196,11 @@ type Tx interface {
 	InsertTeam(ctx context.Context, team Team) error
 	UpdateTeam(ctx context.Context, team Team) error
 	DeleteTeam(ctx context.Context, id string) error
+
+	// PutSpendLimit and PutUserRateLimit insert or replace. Whom a limit names need not exist: it stays when a key or a
+	// model goes. DeleteSpendLimit and DeleteUserRateLimit return ErrNotFound when there is none.
+	PutSpendLimit(ctx context.Context, limit *ktmsv1.SpendLimit) error
+	DeleteSpendLimit(ctx context.Context, subjectType, subjectID, period string) error
+	PutUserRateLimit(ctx context.Context, limit *ktmsv1.UserRateLimit) error
+	DeleteUserRateLimit(ctx context.Context, userID, modelID string) error
 }

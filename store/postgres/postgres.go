@@ -133,9 +133,9 @@ func (s *Store) prepare(ctx context.Context, options Options) error {
 		defer cancel()
 		return sqlstore.Migrate(bound, migrations.Postgres(), s.exclusive)
 	}
-	_, err := s.ConfigVersion(ctx)
+	_, err := s.Config(ctx) // reads nearly every table
 	if isUndefinedTable(err) {
-		return fmt.Errorf("the tables are missing: apply migrations/postgres or let migrations run: %w", err)
+		return fmt.Errorf("tables are missing: apply every file of migrations/postgres, or let migrations run: %w", err)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ai-process/ktms/migrations"
 	"github.com/ai-process/ktms/store"
@@ -69,26 +70,49 @@ func TestMigrations(t *testing.T) {
 	storetest.RunMigrations(t, func(files fs.FS) error { return sqlstore.Migrate(t.Context(), files, s.exclusive) })
 }
 
-// TestMigrationsByHand: with migrations off the tables must be there, however they came; on later, they pass over.
-func TestMigrationsByHand(t *testing.T) {
+func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
-	_, err := Open(t.Context(), Options{DSN: dsn})
-	if err == nil || !strings.Contains(err.Error(), "the tables are missing") {
-		t.Fatalf("without tables: got %v", err)
-	}
-
-	script, err := fs.ReadFile(migrations.Postgres(), "0001_init.sql")
+	pool, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(pool.Close)
+	bare := &Store{pool: pool, timeout: DefaultTimeout}
+	storetest.RunUpgrade(t, storetest.Upgrade{
+		Files:   migrations.Postgres(),
+		Migrate: func(files fs.FS) error { return sqlstore.Migrate(t.Context(), files, bare.exclusive) },
+		Bytes:   "BYTEA",
+		Open:    func() store.Store { return mustOpen(t, dsn) },
+	})
+}
+
+// TestMigrationsByHand: with migrations off every table must be there, however it came; on later, they pass over.
+func TestMigrationsByHand(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), string(script)); err != nil {
-		t.Fatal(err)
+	names, err := fs.Glob(migrations.Postgres(), "*.sql")
+	if err != nil || len(names) < 2 {
+		t.Fatalf("migrations are %q, %v", names, err)
+	}
+	for _, name := range names {
+		// Also after an upgrade that the tables did not follow.
+		_, err := Open(t.Context(), Options{DSN: dsn})
+		if err == nil || !strings.Contains(err.Error(), "tables are missing") {
+			t.Fatalf("before %s: got %v", name, err)
+		}
+		script, err := fs.ReadFile(migrations.Postgres(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), string(script)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, migrate := range []bool{false, true, true} {
 		s := open(t, Options{DSN: dsn, MinConns: 1, Migrate: migrate})

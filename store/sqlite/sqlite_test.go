@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ai-process/ktms/migrations"
 	"github.com/ai-process/ktms/store"
 	"github.com/ai-process/ktms/store/sqlstore"
 	"github.com/ai-process/ktms/store/storetest"
@@ -36,6 +37,22 @@ func mustOpen(t testing.TB, path string) *Store {
 func TestMigrations(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "ktms.db"))
 	storetest.RunMigrations(t, func(files fs.FS) error { return sqlstore.Migrate(t.Context(), files, s.exclusive) })
+}
+
+func TestUpgrade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ktms.db")
+	writer, err := open(Options{Path: path, Timeout: DefaultTimeout}, "_txlock", "immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close() })
+	bare := &Store{writer: writer, timeout: DefaultTimeout}
+	storetest.RunUpgrade(t, storetest.Upgrade{
+		Files:   migrations.SQLite(),
+		Migrate: func(files fs.FS) error { return sqlstore.Migrate(t.Context(), files, bare.exclusive) },
+		Bytes:   "BLOB",
+		Open:    func() store.Store { return mustOpen(t, path) },
+	})
 }
 
 // TestWriterThatWaitsTooLong: within a process writers queue, between processes they wait for the file.

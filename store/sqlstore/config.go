@@ -40,6 +40,12 @@ func ReadConfig(ctx context.Context, q Querier) (*store.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vendor keys: %w", err)
 	}
+	if config.SpendLimits, err = collect(ctx, q, scanSpendLimit, listSpendLimits); err != nil {
+		return nil, fmt.Errorf("spend limits: %w", err)
+	}
+	if config.UserRateLimits, err = collect(ctx, q, scanUserRateLimit, listUserRateLimits); err != nil {
+		return nil, fmt.Errorf("user rate limits: %w", err)
+	}
 	return config, nil
 }
 

@@ -35,6 +35,7 @@ func Run(t *testing.T, opener Opener) {
 		{"models", modelTests},
 		{"rules", ruleTests},
 		{"tenants", tenantTests},
+		{"limits", limitTests},
 		{"update", updateTests},
 		{"feed", feedTests},
 	} {

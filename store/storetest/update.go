@@ -184,15 +184,18 @@ func testUpdateConcurrent(t *testing.T, opener Opener) {
 	}
 }
 
-// testUpdateSnapshot writes one number in two tables and reads both, again and again.
+// testUpdateSnapshot writes one number into the first table that is read, the second and the last, and reads all of
+// them, again and again.
 func testUpdateSnapshot(t *testing.T, opener Opener) {
 	const updates = 50
 	open := opener.Fresh(t)
 	writer, reader := open(), open()
 	write := func(number int32) error {
 		_, err := writer.Update(t.Context(), func(ctx context.Context, tx store.Tx) error {
-			err := tx.PutModel(ctx, &ktmsv1.ModelSpec{Id: "a", Rpm: number})
-			return errors.Join(err, tx.ReplaceRules(ctx, []*ktmsv1.RuleSpec{{Name: fmt.Sprint(number)}}))
+			return errors.Join(
+				tx.PutModel(ctx, &ktmsv1.ModelSpec{Id: "a", Rpm: number}),
+				tx.ReplaceRules(ctx, []*ktmsv1.RuleSpec{{Name: fmt.Sprint(number)}}),
+				tx.PutUserRateLimit(ctx, &ktmsv1.UserRateLimit{UserId: "u", ModelId: "a", Rpm: number}))
 		})
 		return err
 	}
@@ -222,8 +225,9 @@ func testUpdateSnapshot(t *testing.T, opener Opener) {
 		}
 		got := config(t, reader)
 		model, rule := fmt.Sprint(got.Models[0].GetRpm()), got.Rules[0].GetName()
-		if model != rule || model != fmt.Sprint(got.Version-start) {
-			t.Fatalf("at version %d: the model says %s, the rule %s", got.Version-start, model, rule)
+		limit := fmt.Sprint(got.UserRateLimits[0].GetRpm())
+		if model != rule || model != limit || model != fmt.Sprint(got.Version-start) {
+			t.Fatalf("at version %d: the model says %s, the rule %s, the limit %s", got.Version-start, model, rule, limit)
 		}
 		if got.Version < last {
 			t.Fatalf("the version fell from %d to %d", last, got.Version)
