@@ -140,7 +140,7 @@ type Meter interface {
 	Renew(ctx context.Context, attempts []Renewal, ttl time.Duration) error
 	// Settle replaces what was booked by what it came to, once for each id: a repetition within SettleMemory changes
 	// nothing. A window counts it in full even when the reservation has ended in between; one that is over keeps what
-	// belongs to it. Bookings that are not named stay as they are.
+	// belongs to it, within WindowMemory. Bookings that are not named stay as they are.
 	Settle(ctx context.Context, id ID, actuals []Actual) error
 	// Debit books charges whether or not they fit, once for each id within DebitMemory.
 	Debit(ctx context.Context, id ID, charges []Charge) error
@@ -154,6 +154,9 @@ const (
 	SettleMemory = 15 * time.Minute
 	// DebitMemory is how long a Debit is remembered. Debits are rare, and come from those who may start over much later.
 	DebitMemory = 24 * time.Hour
+	// WindowMemory is how long a window is kept after its end, so that the last calls within it can still be settled.
+	// Later nothing of it is left, and what is settled then is not counted.
+	WindowMemory = time.Hour
 )
 
 // Void takes back everything that was booked for an attempt, rates too: nobody was reached.

@@ -1,0 +1,198 @@
+package memory
+
+import (
+	"math"
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/gcra"
+)
+
+// sweepFrom is how many counters are kept before any is looked for that may go.
+const sweepFrom = 1024
+
+// counters holds every rate and window. Those that are over or drained go by themselves.
+type counters struct {
+	rates   map[string]rate
+	windows map[windowName]*window
+	// sweepAt is how many counters there may be before the next sweep.
+	sweepAt int
+}
+
+// rate is a backlog, and when nothing of it is left, in microseconds.
+type rate struct {
+	level   gcra.Level
+	drained int64
+}
+
+// windowName identifies a window by its key and its start in microseconds.
+type windowName struct {
+	key   string
+	start int64
+}
+
+func newCounters() counters {
+	return counters{rates: map[string]rate{}, windows: map[windowName]*window{}, sweepAt: sweepFrom}
+}
+
+// check tells whether a charge fits, and books nothing.
+func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
+	if isRate(c) {
+		rate := rateOf(c)
+		level, cost := k.level(c.Key, rate, now), rate.Cost(c.Amount)
+		if level.Fits(rate, cost) {
+			return pool.Refused{}, true
+		}
+		wait, never := level.Wait(rate, cost)
+		return pool.Refused{Charge: c, Standing: rateStanding(rate, level), RetryAfter: wait, Never: never}, false
+	}
+	name, span := locate(c, now)
+	var settled, reserved int64
+	if w := k.windows[name]; w != nil {
+		w.expire(now)
+		settled, reserved = w.settled, w.reserved
+	}
+	if c.Window.Fits(settled+reserved, c.Amount) {
+		return pool.Refused{}, true
+	}
+	standing := span.standing(c, settled, reserved, now)
+	return pool.Refused{Charge: c, Standing: standing, RetryAfter: standing.Reset, Never: c.Window.Never(c.Amount)}, false
+}
+
+// book books a charge that fits. On a window that is a lease.
+func (k *counters) book(c pool.Charge, id pool.ID, now, ends int64) pool.Booking {
+	if isRate(c) {
+		rate := rateOf(c)
+		level := k.level(c.Key, rate, now).Add(rate.Cost(c.Amount))
+		k.setLevel(c.Key, rate, level)
+		return pool.Booking{Charge: c, Standing: rateStanding(rate, level)}
+	}
+	name, span := locate(c, now)
+	var settled, reserved int64
+	if c.Amount > 0 {
+		w := k.window(name, span.end)
+		w.take(id, c.Amount, ends)
+		settled, reserved = w.settled, w.reserved
+	} else if w := k.windows[name]; w != nil {
+		settled, reserved = w.settled, w.reserved
+	}
+	return pool.Booking{Charge: c, Standing: span.standing(c, settled, reserved, now)}
+}
+
+// renew lets the lease of a booking go on.
+func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
+	if isRate(b.Charge) {
+		return
+	}
+	if w := k.windows[windowName{b.Key, b.Start.UnixMicro()}]; w != nil {
+		w.expire(now)
+		w.renew(id, ends)
+	}
+}
+
+// settle replaces what was booked by what it came to.
+func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
+	if isRate(a.Charge) {
+		rate := rateOf(a.Charge)
+		k.setLevel(a.Key, rate, k.level(a.Key, rate, now).Add(rate.Correction(a.Amount, a.Came)))
+		return
+	}
+	_, end := a.Window.Span.At(a.Start)
+	if now >= keptUntil(end.UnixMicro()) {
+		return
+	}
+	w := k.window(windowName{a.Key, a.Start.UnixMicro()}, end.UnixMicro())
+	w.expire(now)
+	w.release(id)
+	w.settled += a.Came
+}
+
+// debit books a charge whether or not it fits.
+func (k *counters) debit(c pool.Charge, now int64) {
+	if isRate(c) {
+		rate := rateOf(c)
+		k.setLevel(c.Key, rate, k.level(c.Key, rate, now).Add(rate.Correction(0, c.Amount)))
+		return
+	}
+	name, span := locate(c, now)
+	k.window(name, span.end).settled += c.Amount
+}
+
+// read tells where a counter stands, and changes nothing.
+func (k *counters) read(c pool.Charge, now int64) pool.Standing {
+	if isRate(c) {
+		rate := rateOf(c)
+		return rateStanding(rate, k.level(c.Key, rate, now))
+	}
+	name, span := locate(c, now)
+	if w := k.windows[name]; w != nil {
+		return span.standing(c, w.settled, w.live(now), now)
+	}
+	return span.standing(c, 0, 0, now)
+}
+
+func (k *counters) level(key string, r gcra.Rate, now int64) gcra.Level {
+	return k.rates[key].level.Now(r, now)
+}
+
+func (k *counters) setLevel(key string, r gcra.Rate, level gcra.Level) {
+	if level.Backlog == 0 {
+		delete(k.rates, key)
+		return
+	}
+	k.rates[key] = rate{level: level, drained: level.At + level.Reset(r).Microseconds()}
+}
+
+// window finds a window or begins it.
+func (k *counters) window(name windowName, end int64) *window {
+	w := k.windows[name]
+	if w == nil {
+		w = &window{end: end, soonest: math.MaxInt64}
+		k.windows[name] = w
+	}
+	return w
+}
+
+// sweep forgets what is drained or over. It looks only when there are twice as many counters as the last sweep left, so
+// that each booking pays for a few counters at most.
+func (k *counters) sweep(now int64) {
+	if len(k.rates)+len(k.windows) < k.sweepAt {
+		return
+	}
+	for key, r := range k.rates {
+		if r.drained <= now {
+			delete(k.rates, key)
+		}
+	}
+	for name, w := range k.windows {
+		if keptUntil(w.end) <= now {
+			delete(k.windows, name)
+			continue
+		}
+		w.expire(now)
+	}
+	k.sweepAt = max(2*(len(k.rates)+len(k.windows)), sweepFrom)
+}
+
+// interval is where a window begins and is over, in microseconds.
+type interval struct{ start, end int64 }
+
+// locate finds the window that a charge falls into now.
+func locate(c pool.Charge, now int64) (windowName, interval) {
+	start, end := c.Window.Span.At(time.UnixMicro(now))
+	return windowName{c.Key, start.UnixMicro()}, interval{start.UnixMicro(), end.UnixMicro()}
+}
+
+func (i interval) standing(c pool.Charge, settled, reserved, now int64) pool.Standing {
+	return pool.Standing{
+		Settled:   settled,
+		Reserved:  reserved,
+		Remaining: c.Window.Remaining(settled + reserved),
+		Reset:     time.Duration(i.end-now) * time.Microsecond,
+		Start:     time.UnixMicro(i.start).UTC(),
+	}
+}
+
+func rateStanding(r gcra.Rate, level gcra.Level) pool.Standing {
+	return pool.Standing{Remaining: level.Remaining(r), Reset: level.Reset(r)}
+}

@@ -1,0 +1,252 @@
+package pooltest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+)
+
+var rateTests = []test{
+	{"admit to the microsecond", testRateEdge},
+	{"admit steadily under pressure", testRateHammered},
+	{"refuse for ever what is larger than all", testRateNever},
+	{"make later calls pay for an underestimate", testRateUnderestimate},
+	{"give back what was not needed", testRateRefund},
+	{"give back no more than drains", testRateRefundLate},
+	{"refuse nothing when one would fit", testRateZero},
+	{"book no refused call", testRateRefused},
+	{"take debits that do not fit", testRateDebit},
+	{"follow a new limit", testRateChanged},
+	{"say where they stand", testRateStanding},
+	{"count enormous limits", testRateEnormous},
+}
+
+// testRateEdge counts how many go at once, and finds the instants at which one more does. The arithmetic of the test is
+// its own: one unit drains per minute/limit, and instants are whole microseconds.
+func testRateEdge(t *testing.T, opener Opener) {
+	const minute = 60_000_000 // microseconds
+	for _, limit := range []int64{1, 2, 7, 60} {
+		for _, burst := range []int64{limit - 1, 0, 5} {
+			t.Run(fmt.Sprintf("%d a minute with %d more", limit, burst), func(t *testing.T) {
+				h := opener.open(t)
+				charge := perMinute("rpm", limit, burst)
+				if n := h.atOnce(charge); int64(n) != burst+1 {
+					t.Fatalf("%d at once, want %d", n, burst+1)
+				}
+				began := h.clock.Now()
+				// nth is when the nth one after the burst fits.
+				nth := func(n int64) time.Duration {
+					if burst == 0 { // each waits for an empty bucket, and the clock has no parts of microseconds
+						return time.Duration(n*roundUp(minute, limit)) * time.Microsecond
+					}
+					return time.Duration(roundUp(n*minute, limit)) * time.Microsecond
+				}
+				wait := h.refuse(charge)[0].RetryAfter
+				for n := int64(1); n <= 2*limit+1; n++ {
+					if want := began.Add(nth(n)).Sub(h.clock.Now()); wait != want {
+						t.Fatalf("the %dth comes back after %s, want %s", n, wait, want)
+					}
+					h.clock.Set(began.Add(nth(n) - time.Microsecond))
+					if r := h.refuse(charge)[0]; r.RetryAfter != time.Microsecond || r.Never || r.Remaining != 0 {
+						t.Fatalf("a microsecond too early: %+v", r)
+					}
+					h.clock.Advance(time.Microsecond)
+					h.admit(charge)
+					wait = h.refuse(charge)[0].RetryAfter
+				}
+				h.clock.Advance(time.Duration(burst+1) * time.Minute)
+				if n := h.atOnce(charge); int64(n) != burst+1 {
+					t.Errorf("after a pause %d at once, want %d", n, burst+1)
+				}
+			})
+		}
+	}
+}
+
+func roundUp(a, b int64) int64 {
+	if a%b == 0 {
+		return a / b
+	}
+	return a/b + 1
+}
+
+func testRateHammered(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := perMinute("rpm", 7, 6)
+	admitted := int64(0)
+	// 10 minutes, in steps that a seventh of a minute is no multiple of.
+	const step, steps = 250 * time.Millisecond, 2400
+	for i := range int64(steps) + 1 {
+		for range 8 { // 7 are there at the start, and then never more than one
+			if _, _, refusal := h.try(charge); refusal != nil {
+				break
+			}
+			admitted++
+		}
+		if want := 7 + i*int64(step)*7/int64(time.Minute); admitted != want {
+			t.Fatalf("%d admitted after %s, want %d", admitted, time.Duration(i)*step, want)
+		}
+		h.clock.Advance(step)
+	}
+}
+
+func testRateNever(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	if r := h.refuse(of(1001, tokens))[0]; !r.Never || r.Remaining != 1000 {
+		t.Errorf("a cost of more than a minute: %+v, want never, and 1000 remaining", r)
+	}
+	h.admit(of(1000, tokens))
+	if r := h.refuse(of(1000, tokens))[0]; r.Never || r.RetryAfter != time.Minute {
+		t.Errorf("a cost of one minute after another: %+v, want it in a minute", r)
+	}
+	if r := h.refuse(of(pool.MaxAmount, tokens))[0]; !r.Never {
+		t.Errorf("the largest amount: %+v, want never", r)
+	}
+	// Even when it is larger than everything, what it came to is booked.
+	h.clock.Advance(time.Minute)
+	id, bookings := h.admit(tokens)
+	h.settle(id, bookings, 3000)
+	if r := h.refuse(tokens)[0]; r.Never || r.RetryAfter != 2*time.Minute+60*time.Millisecond {
+		t.Errorf("after 3000 tokens: %+v, want room in 2m0.06s", r)
+	}
+}
+
+func testRateUnderestimate(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	id, bookings := h.admit(of(100, tokens))
+	h.settle(id, bookings, 1500)
+	h.wantRemaining(tokens, 0)
+	// 501 of 1000 a minute have to drain before one fits.
+	wait := h.refuse(tokens)[0].RetryAfter
+	if wait != 30_060*time.Millisecond {
+		t.Fatalf("one token fits after %s, want 30.06s", wait)
+	}
+	h.clock.Advance(wait - time.Microsecond)
+	h.refuse(tokens)
+	h.clock.Advance(time.Microsecond)
+	h.admit(tokens)
+}
+
+func testRateRefund(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	first, bookings := h.admit(of(1000, tokens))
+	h.wantRemaining(tokens, 0)
+	h.settle(first, bookings, 200)
+	h.wantRemaining(tokens, 800)
+	second, bookings := h.admit(of(800, tokens))
+	h.void(second, bookings)
+	h.wantRemaining(tokens, 800)
+	h.settle(second, bookings, 800) // it is void already
+	h.wantRemaining(tokens, 800)
+}
+
+func testRateRefundLate(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	id, bookings := h.admit(of(1000, tokens))
+	h.clock.Advance(50 * time.Second)
+	h.void(id, bookings)
+	h.wantRemaining(tokens, 1000)
+	if n := h.atOnce(of(100, tokens)); n != 10 {
+		t.Errorf("%d times 100 at once, want 10", n)
+	}
+}
+
+func testRateZero(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	nothing := of(0, perMinute("rpm", 2, 1))
+	for range 5 {
+		_, bookings := h.admit(nothing)
+		if s := bookings[0]; s.Remaining != 2 || s.Reset != 0 {
+			t.Fatalf("nothing was booked, and it stands at %+v", s)
+		}
+	}
+	h.admit(of(2, nothing))
+	if r := h.refuse(nothing)[0]; r.RetryAfter != 30*time.Second || r.Never {
+		t.Errorf("nothing on a full rate: %+v, want it when one fits, in 30s", r)
+	}
+	h.clock.Advance(30 * time.Second)
+	h.admit(nothing)
+	h.admit(of(1, nothing))
+}
+
+func testRateRefused(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := perMinute("rpm", 1, 0)
+	h.admit(charge)
+	for range 59 {
+		h.clock.Advance(time.Second)
+		h.refuse(charge)
+	}
+	h.clock.Advance(time.Second)
+	h.admit(charge)
+}
+
+func testRateDebit(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	h.debit("late", of(2500, tokens))
+	h.debit("late", of(2500, tokens))
+	if s := h.read(tokens); s.Remaining != 0 || s.Reset != 150*time.Second {
+		t.Errorf("after a debit of 2500 it stands at %+v, want nothing left for 2m30s", s)
+	}
+	if r := h.refuse(tokens)[0]; r.RetryAfter != 90_060*time.Millisecond {
+		t.Errorf("one fits after %s, want 1m30.06s", r.RetryAfter)
+	}
+}
+
+// testRateChanged changes a limit while units drain: as many as there were, from then on at the new pace.
+func testRateChanged(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	if n := h.atOnce(perMinute("rpm", 60, 59)); n != 60 {
+		t.Fatalf("%d at once, want 60", n)
+	}
+	if r := h.refuse(perMinute("rpm", 6, 5))[0]; r.RetryAfter != 55*10*time.Second {
+		t.Errorf("with 60 waiting at 6 a minute, of which 5 may wait: %+v, want 9m10s", r)
+	}
+	if s := h.read(perMinute("rpm", 120, 119)); s.Remaining != 60 || s.Reset != 30*time.Second {
+		t.Errorf("at 120 a minute it stands at %+v, want 60 left and all in 30s", s)
+	}
+}
+
+func testRateStanding(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := perMinute("rpm", 7, 6)
+	for i := range int64(7) {
+		want := pool.Standing{Remaining: 6 - i, Reset: time.Duration(roundUp((i+1)*60_000_000, 7)) * time.Microsecond}
+		_, bookings := h.admit(charge)
+		if got := bookings[0]; !same(got.Standing, want) || got.Charge != charge {
+			t.Errorf("number %d was booked as %+v, want %+v", i+1, got, want)
+		}
+		if got := h.read(of(5, charge)); !same(got, want) { // amounts mean nothing to Read
+			t.Errorf("number %d stands at %+v, want %+v", i+1, got, want)
+		}
+	}
+	r := h.refuse(charge)[0]
+	if r.Charge != charge || !same(r.Standing, h.read(charge)) {
+		t.Errorf("refused with %+v, want where it stands: %+v", r, h.read(charge))
+	}
+}
+
+// testRateEnormous uses limits at which the numbers that scripts count with are no longer exact by themselves.
+func testRateEnormous(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	const limit = 1 << 50
+	tokens := perMinute("tpm", limit, limit-1)
+	h.admit(of(limit/2, tokens))
+	// Units are counted in thousands of thousands then: rounded, by less than a millionth.
+	near := func(got int64, want int64) bool { return got <= want && got > want-limit/1_000_000 }
+	if got := h.read(tokens).Remaining; !near(got, limit/2) {
+		t.Errorf("%d remain, want %d", got, limit/2)
+	}
+	h.refuse(of(limit/2+limit/1000, tokens))
+	h.clock.Advance(30 * time.Second)
+	if got := h.read(tokens).Remaining; !near(got, limit) {
+		t.Errorf("%d remain after 30s, want %d", got, limit)
+	}
+}

@@ -1,0 +1,3 @@
+package pooltest
+
+var leaseTests, settleTests, severalTests, moneyTests []test
