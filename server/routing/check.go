@@ -26,6 +26,7 @@ func check(cfg *store.Config) []status.Violation {
 	c.checkRules()
 	c.checkCoverage()
 	c.checkTeams()
+	c.checkLimits()
 	return c.found
 }
 

@@ -45,6 +45,7 @@ func compile(cfg *store.Config, open func(store.VendorKey) (vendors.Secret, erro
 	for _, row := range cfg.Teams {
 		t.teams[row.ID] = newTeam(row)
 	}
+	t.addLimits(cfg)
 	if open != nil {
 		t.addCredentials(cfg.VendorKeys, open, earlier)
 	}

@@ -56,7 +56,26 @@ func (d *dice) config() *store.Config {
 	if d.roll(16) == 15 {
 		cfg.Models = nil
 	}
+	d.limits(cfg)
 	return cfg
+}
+
+func (d *dice) limits(cfg *store.Config) {
+	for _, subjectID := range letters[:d.roll(3)] {
+		cfg.SpendLimits = append(cfg.SpendLimits, mostly(d, &ktmsv1.SpendLimit{
+			SubjectType:  mostly(d, choose(d, "key", "user"), "team", ""),
+			SubjectId:    mostly(d, subjectID, "*", "a", ""),
+			Period:       mostly(d, choose(d, "day", "month"), "year", ""),
+			LimitNanousd: mostly[int64](d, 5, 0, -1, 1<<53, 1<<53+1),
+		}, nil))
+	}
+	for _, modelID := range letters[:d.roll(3)] {
+		cfg.UserRateLimits = append(cfg.UserRateLimits, mostly(d, &ktmsv1.UserRateLimit{
+			UserId:  mostly(d, choose(d, "u", "*"), ""),
+			ModelId: mostly(d, modelID, "*", "a", ""),
+			Rpm:     mostly[int32](d, choose[int32](d, 0, 5), -1),
+		}, nil))
+	}
 }
 
 var letters = []string{"a", "b", "c", "d"}
@@ -155,7 +174,22 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		fuzzPlans(t, table)
+		fuzzLimits(t, cfg, table)
 	})
+}
+
+// fuzzLimits wants every row that compiled to be found again by its own name.
+func fuzzLimits(t *testing.T, cfg *store.Config, table *routing.Table) {
+	for _, l := range cfg.SpendLimits {
+		if got := table.SpendCap(l.GetSubjectType(), l.GetSubjectId(), l.GetPeriod()); got != l.GetLimitNanousd() || got <= 0 {
+			t.Fatalf("the cap %v is %d in the table", l, got)
+		}
+	}
+	for _, l := range cfg.UserRateLimits {
+		if rpm, burst := table.UserRate(l.GetUserId(), l.GetModelId()); rpm != l.GetRpm() || burst != l.GetRpmBurst() {
+			t.Fatalf("the rate %v is %d, %d in the table", l, rpm, burst)
+		}
+	}
 }
 
 func fuzzPlans(t *testing.T, table *routing.Table) {

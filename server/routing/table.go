@@ -24,6 +24,8 @@ type Table struct {
 	// attributes are the keys that rules ask for; a condition names one by its place here.
 	attributes []string
 	teams      map[string]*team
+	spendCaps  map[capped]int64
+	userRates  map[rated]userRate
 	// credentials are listed by client key; each holds few vendors, so that a walk over them beats a second map.
 	credentials map[string][]credential
 	unreadable  []UnreadableKey

@@ -29,7 +29,8 @@ func (t *Tx) PutSpendLimit(ctx context.Context, limit *ktmsv1.SpendLimit) error 
 // DeleteSpendLimit removes one.
 func (t *Tx) DeleteSpendLimit(ctx context.Context, subjectType, subjectID, period string) error {
 	err := t.writeOne(ctx, store.ErrNotFound,
-		`DELETE FROM spend_limits WHERE subject_type = $1 AND subject_id = $2 AND period = $3`, subjectType, subjectID, period)
+		`DELETE FROM spend_limits WHERE subject_type = $1 AND subject_id = $2 AND period = $3`,
+		subjectType, subjectID, period)
 	if err != nil {
 		return fmt.Errorf("delete spend limit of %s %q: %w", subjectType, subjectID, err)
 	}

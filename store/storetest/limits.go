@@ -69,11 +69,11 @@ func testLimitFields(t *testing.T, opener Opener) {
 func testLimitReplace(t *testing.T, opener Opener) {
 	s := opener.open(t)
 	day, month := spendLimit("key", "a", "day", 5), spendLimit("key", "a", "month", 50)
-	user, any := userLimit("u", "gpt", 60, 5), userLimit("u", "*", 1, 0)
+	user, wide := userLimit("u", "gpt", 60, 5), userLimit("u", "*", 1, 0)
 	putSpendLimits(t, s, day, month, spendLimit("key", "a", "day", 7))
-	putUserLimits(t, s, any, user, userLimit("u", "gpt", 0, -1))
+	putUserLimits(t, s, wide, user, userLimit("u", "gpt", 0, -1))
 	day, user = spendLimit("key", "a", "day", 7), userLimit("u", "gpt", 0, -1)
-	wantLimits(t, s, []*ktmsv1.SpendLimit{day, month}, []*ktmsv1.UserRateLimit{any, user})
+	wantLimits(t, s, []*ktmsv1.SpendLimit{day, month}, []*ktmsv1.UserRateLimit{wide, user})
 
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		wantErr(t, "another subject", tx.DeleteSpendLimit(ctx, "user", "a", "day"), store.ErrNotFound)

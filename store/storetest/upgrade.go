@@ -35,7 +35,8 @@ INSERT INTO api_keys (id, name, hash, prefix, scopes, org_id, team_id, policy, c
 INSERT INTO vendor_keys (key_id, vendor, sealed, fingerprint, updated_at)
 	VALUES ('k1', 'openai', CAST('sealed' AS %[1]s), '0123456789abcdef', '2026-05-04 10:30:15+00:00');
 INSERT INTO models (id, spec) VALUES ('gpt', '{"id":"gpt", "vendor":"openai", "rpm":60, "enabled":true}');
-INSERT INTO rules (ordinal, priority, spec) VALUES (0, 1, '{"name":"all", "priority":1, "use":["gpt"], "enabled":true}');
+INSERT INTO rules (ordinal, priority, spec)
+	VALUES (0, 1, '{"name":"all", "priority":1, "use":["gpt"], "enabled":true}');
 UPDATE config_version SET version = 41;
 `
 
