@@ -202,3 +202,9 @@ func of(amount int64, charge pool.Charge) pool.Charge {
 	charge.Amount = amount
 	return charge
 }
+
+// renamed is the same charge on another counter.
+func renamed(key string, charge pool.Charge) pool.Charge {
+	charge.Key = key
+	return charge
+}

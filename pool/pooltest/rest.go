@@ -1,3 +1,0 @@
-package pooltest
-
-var leaseTests, settleTests, severalTests, moneyTests []test
