@@ -1,10 +1,13 @@
 package server
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/server/status"
 )
 
 // Dependencies whose failed calls are counted.
@@ -12,7 +15,16 @@ const (
 	// DependencyPostgres is the database, an SQLite file too: alerts know one name for it.
 	DependencyPostgres = "postgres"
 	DependencyKeyring  = "keyring"
+	// DependencyRedis is what the counters of limits are in; without one they are in the process and never fail.
+	DependencyRedis = "redis"
 )
+
+// throttles are the reasons for which limits refuse, as the label spells them.
+var throttles = []status.Reason{
+	status.ThrottledRPM, status.ThrottledKeyRPM, status.ThrottledKeyTPM, status.BudgetKey, status.BudgetUser,
+	status.SpendKeyDaily, status.SpendKeyMonthly, status.SpendUserDaily, status.SpendUserMonthly, status.SpendTeamMonthly,
+	status.SpendUnavailable,
+}
 
 // Metrics are all that the server exports.
 type Metrics struct {
@@ -20,6 +32,7 @@ type Metrics struct {
 	Dispatch     *dispatch.Metrics
 	dependencies *prometheus.CounterVec
 	legacy       *prometheus.CounterVec
+	throttled    *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics in a registry of their own.
@@ -32,13 +45,22 @@ func NewMetrics() *Metrics {
 		legacy: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ktms_legacy_headers_requests_total", Help: "Requests that still send a header's old name.",
 		}, []string{"header"}),
+		throttled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ktms_throttled_total", Help: "Calls that a limit kept from a model; spend_unavailable is a limit whose counters did not answer.",
+		}, []string{"reason"}),
 	}
 	// Exported at 0 from the start, so that increase() sees the first failure after a restart.
 	for _, operation := range []string{"key_check", "admin", "config", "ping"} {
 		m.dependencies.WithLabelValues(DependencyPostgres, operation)
 	}
 	m.dependencies.WithLabelValues(DependencyKeyring, "open")
-	m.Registry.MustRegister(m.dependencies, m.legacy,
+	for _, operation := range []string{"admit", "settle", "renew", "debit", "read"} {
+		m.dependencies.WithLabelValues(DependencyRedis, operation)
+	}
+	for _, reason := range throttles {
+		m.throttled.WithLabelValues(throttleLabel(reason))
+	}
+	m.Registry.MustRegister(m.dependencies, m.legacy, m.throttled,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Dispatch = dispatch.NewMetrics(m.Registry)
 	return m
@@ -47,6 +69,15 @@ func NewMetrics() *Metrics {
 // DependencyFailed counts one failed call.
 func (m *Metrics) DependencyFailed(dependency, operation string) {
 	m.dependencies.WithLabelValues(dependency, operation).Inc()
+}
+
+// Throttled counts one call that a limit kept from a model.
+func (m *Metrics) Throttled(reason status.Reason) {
+	m.throttled.WithLabelValues(throttleLabel(reason)).Inc()
+}
+
+func throttleLabel(reason status.Reason) string {
+	return strings.TrimPrefix(string(reason), "throttled:")
 }
 
 // LegacyHeader counts one request that sent a header's old name.

@@ -16,8 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/pool"
 	"github.com/ai-process/ktms/server/access"
 	"github.com/ai-process/ktms/server/admin"
+	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/gateway"
 	"github.com/ai-process/ktms/server/routing"
@@ -39,7 +41,10 @@ const (
 
 // Options is what a Server needs.
 type Options struct {
-	Store   store.Store
+	Store store.Store
+	// Meter counts what limits are set on. Limits says how.
+	Meter   pool.Meter
+	Limits  Limits
 	Sealer  admin.Sealer
 	Vendors map[string]vendors.Vendor
 	// Version is what /healthz says.
@@ -78,12 +83,25 @@ type Options struct {
 	ShutdownTimeout time.Duration
 }
 
+// Limits are the operator's settings for rates, budgets and spend limits.
+type Limits struct {
+	// SpendClosed refuses calls under a spend limit while the meter does not answer; otherwise they go unmetered.
+	SpendClosed bool
+	// Grace is the part of a daily token budget that may be overdrawn; 0 or less is none.
+	Grace float64
+	// OutputReserve is how many tokens of answer a spend limit reserves where nothing bounds them.
+	OutputReserve int64
+	// Lease is how long a reservation outlives its replica; 0 is admit.DefaultLease.
+	Lease time.Duration
+}
+
 // Server is the whole product behind its listeners.
 type Server struct {
 	options   Options
 	live      *routing.Live
 	keys      *access.Authenticator
 	readiness *Readiness
+	admission *admit.Controller
 	doors     []*door
 }
 
@@ -126,13 +144,17 @@ func New(ctx context.Context, options Options) (*Server, error) {
 	breaker.Changed = options.Metrics.Dispatch.CircuitChanged
 	health := dispatch.NewHealth(breaker)
 	seen := view{health, options.Vendors}
+	s.admission = admit.New(admit.Options{
+		Meter: options.Meter, FailClosed: options.Limits.SpendClosed, Grace: options.Limits.Grace,
+		OutputReserve: options.Limits.OutputReserve, Lease: options.Limits.Lease, Throttled: options.Metrics.Throttled, Log: options.Log,
+	})
 	service := gateway.New(gateway.Options{
-		Table: s.live.Table, View: seen, Vendors: options.Vendors, Validator: validator, Log: options.Log,
+		Table: s.live.Table, View: seen, Vendors: options.Vendors, Validator: validator, Log: options.Log, Admission: s.admission,
 		Dispatcher: dispatch.New(dispatch.Options{Health: health, Metrics: options.Metrics.Dispatch, Log: options.Log,
 			Timeout: options.UpstreamTimeout}),
 	})
 	control := admin.New(admin.Options{Store: options.Store, Sealer: options.Sealer, Applied: s.apply, Table: s.live.Table,
-		View: seen, Validator: validator, Log: options.Log})
+		View: seen, Spent: s.admission.Spent, Validator: validator, Log: options.Log})
 
 	s.doors = []*door{
 		{name: "grpc", addr: options.GRPCAddr, server: s.rpcDoor(gateway.NewHandler(service), control)},
@@ -207,6 +229,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	workers.Go(func() { s.options.Store.Feed().Run(background, s.deliver) })
 	workers.Go(func() { s.live.Run(background, s.options.ReloadEvery) })
+	workers.Go(func() { s.admission.Run(background) })
 	defer workers.Wait()
 	defer stop()
 

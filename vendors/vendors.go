@@ -51,6 +51,12 @@ type Embedder interface {
 	Embed(ctx context.Context, t Target, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error)
 }
 
+// Bounder is a Vendor that bounds the answers to requests that do not.
+type Bounder interface {
+	// MaxOutput is the most tokens of one answer to a request without max_output_tokens; 0 is no bound.
+	MaxOutput(t Target, req *ktmsv1.GenerateTextRequest) int64
+}
+
 // Target is where one attempt goes.
 type Target struct {
 	// Vendor is one of the names above.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
+	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
@@ -35,9 +36,11 @@ type Options struct {
 	Store  store.Store
 	Sealer Sealer
 	// Applied makes this replica follow a change; it returns once the change is in force here.
-	Applied   func(context.Context, store.Change)
-	Table     func() *routing.Table
-	View      routing.View
+	Applied func(context.Context, store.Change)
+	Table   func() *routing.Table
+	View    routing.View
+	// Spent reads where a subject's spend limits stand (see admit.Controller).
+	Spent     func(ctx context.Context, limits admit.Limits, subjectType, subjectID string, periods ...string) ([]admit.Window, error)
 	Validator *status.Validator
 	Log       *slog.Logger
 }

@@ -1,4 +1,3 @@
-// Package admit knows what a call costs: prices, and estimates of tokens where nobody counted them.
 package admit
 
 import (
@@ -61,6 +60,21 @@ func Cost(m *ktmsv1.ModelSpec, u *ktmsv1.TokensUsage, at time.Time, mode Mode) i
 	sum.add(write, r.write)
 	sum.add(write1h, r.write1h)
 	sum.add(whole(u.GetOutput()), r.out)
+	return sum.nano()
+}
+
+// Worst is the most that an interactive call may cost in nano-USD when it starts at a time: every token of its input at
+// the dearest price that may apply to one, and an answer of full length. With longCache the input may be written to an
+// hour's cache.
+func Worst(m *ktmsv1.ModelSpec, input, output int64, longCache bool, at time.Time) int64 {
+	r := ratesOf(m, input, at, Interactive)
+	dearest := max(r.in, r.write)
+	if longCache {
+		dearest = max(dearest, r.write1h)
+	}
+	var sum total
+	sum.add(whole(input), dearest)
+	sum.add(whole(output), r.out)
 	return sum.nano()
 }
 

@@ -96,7 +96,7 @@ func TestWalk_WhatEachKindMeans(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(test.script, HealthOptions{Threshold: 5, Cooldown: time.Minute, MaxPause: time.Minute}, 0)
-				outcome, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+				outcome, err := w.Walk(t.Context(), plan("a", "b"), nil, w.try)
 				got := status.Reason("")
 				if err != nil {
 					got = status.As(err).Reason
@@ -114,7 +114,7 @@ func TestWalk_WhatEachKindMeans(t *testing.T) {
 
 func TestWalk_NoFallbackAfterContent(t *testing.T) {
 	w := newWorld(script{"a": {failing(vendors.Unavailable)}}, HealthOptions{Threshold: 5}, 0)
-	_, err := w.Walk(t.Context(), plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+	_, err := w.Walk(t.Context(), plan("a", "b"), nil, func(ctx context.Context, a *Attempt) error {
 		a.Commit()
 		return w.try(ctx, a)
 	})
@@ -126,7 +126,7 @@ func TestWalk_NoFallbackAfterContent(t *testing.T) {
 func TestWalk_SilenceIsTheVendorsFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(nil, HealthOptions{Threshold: 1, Cooldown: time.Minute}, time.Second)
-		_, err := w.Walk(t.Context(), plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+		_, err := w.Walk(t.Context(), plan("a", "b"), nil, func(ctx context.Context, a *Attempt) error {
 			w.tried = append(w.tried, a.Candidate.Spec.GetId())
 			if a.Candidate.Spec.GetId() == "b" {
 				for range 5 { // slow, but never silent for long
@@ -150,7 +150,7 @@ func TestWalk_SilenceIsTheVendorsFault(t *testing.T) {
 func TestWalk_TheCallersDepartureIsNobodysFault(t *testing.T) {
 	w := newWorld(nil, HealthOptions{Threshold: 1}, 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := w.Walk(ctx, plan("a", "b"), func(ctx context.Context, a *Attempt) error {
+	_, err := w.Walk(ctx, plan("a", "b"), nil, func(ctx context.Context, a *Attempt) error {
 		w.tried = append(w.tried, a.Candidate.Spec.GetId())
 		cancel()
 		<-ctx.Done()
@@ -172,7 +172,7 @@ func TestWalk_DeadlineWhileWaitingToRetry(t *testing.T) {
 		w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, time.Second)}}, HealthOptions{}, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		_, err := w.Walk(ctx, plan("a"), w.try)
+		_, err := w.Walk(ctx, plan("a"), nil, w.try)
 		if got := status.As(err).Reason; got != status.DeadlineExceeded {
 			t.Errorf("got %q, want deadline_exceeded", got)
 		}
@@ -183,7 +183,7 @@ func TestWalk_PausesAndTheirPromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}, "b": {waiting(vendors.Unavailable, 503, 90*time.Second)}},
 			HealthOptions{MaxPause: time.Minute}, 0)
-		_, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+		_, err := w.Walk(t.Context(), plan("a", "b"), nil, w.try)
 		e := status.As(err)
 		if e.Reason != status.VendorsUnavailable || e.RetryAfter != 20*time.Second {
 			t.Errorf("got %q with a wait of %v, want vendors_unavailable with 20s", e.Reason, e.RetryAfter)
@@ -203,7 +203,7 @@ func TestWalk_PausesAndTheirPromise(t *testing.T) {
 
 func TestWalk_NoPromiseWhenOneFailedOtherwise(t *testing.T) {
 	w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}, "b": {failing(vendors.Denied)}}, HealthOptions{MaxPause: time.Minute}, 0)
-	_, err := w.Walk(t.Context(), plan("a", "b"), w.try)
+	_, err := w.Walk(t.Context(), plan("a", "b"), nil, w.try)
 	if e := status.As(err); e.Reason != status.VendorsUnavailable || e.RetryAfter != 0 {
 		t.Errorf("got %q with a wait of %v, want vendors_unavailable without", e.Reason, e.RetryAfter)
 	}
@@ -211,7 +211,7 @@ func TestWalk_NoPromiseWhenOneFailedOtherwise(t *testing.T) {
 
 func TestWalk_WithPausesOffALongWaitIsRetriedOnce(t *testing.T) {
 	w := newWorld(script{"a": {waiting(vendors.RateLimited, 429, 20*time.Second)}}, HealthOptions{}, 0)
-	if _, err := w.Walk(t.Context(), plan("a", "b"), w.try); err != nil || strings.Join(w.tried, " ") != "a a" {
+	if _, err := w.Walk(t.Context(), plan("a", "b"), nil, w.try); err != nil || strings.Join(w.tried, " ") != "a a" {
 		t.Errorf("got %v after %v, want the ordinary retry", err, w.tried)
 	}
 }
@@ -220,7 +220,7 @@ func TestWalk_CountsFallbacks(t *testing.T) {
 	w := newWorld(script{"b": {failing(vendors.Denied)}}, HealthOptions{}, 0)
 	p := plan("a", "b", "c")
 	p.Candidates[0].Drop, p.Candidates[0].Wait = routing.DropVendorPaused, time.Minute
-	if _, err := w.Walk(t.Context(), p, w.try); err != nil {
+	if _, err := w.Walk(t.Context(), p, nil, w.try); err != nil {
 		t.Fatal(err)
 	}
 	for _, move := range [][3]string{{"a", "b", "cooldown"}, {"b", "c", "denied"}} {
@@ -235,7 +235,7 @@ func TestHealth_BreakerOpensProbesAndCloses(t *testing.T) {
 		down := slices.Repeat([]error{failing(vendors.Unavailable)}, 6)
 		w := newWorld(script{"a": down}, HealthOptions{Threshold: 5, Cooldown: 30 * time.Second}, 0)
 		for range 3 { // two attempts each; the fifth failure opens the circuit, so the third walk cannot retry
-			_, _ = w.Walk(t.Context(), plan("a"), w.try)
+			_, _ = w.Walk(t.Context(), plan("a"), nil, w.try)
 		}
 		if len(w.tried) != 5 || !w.health.CircuitOpen(vendors.OpenAI, "a") {
 			t.Fatalf("after %d attempts the circuit is open: %v", len(w.tried), w.health.CircuitOpen(vendors.OpenAI, "a"))
@@ -261,7 +261,7 @@ func TestHealth_BreakerOpensProbesAndCloses(t *testing.T) {
 		w.health.Failed(vendors.OpenAI, "a", 0)
 		time.Sleep(time.Second)
 		w.script = nil
-		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
+		if _, err := w.Walk(t.Context(), plan("a"), nil, w.try); err != nil {
 			t.Fatalf("the probe: %v", err)
 		}
 		if w.health.CircuitOpen(vendors.OpenAI, "a") || testutil.ToFloat64(w.metrics.circuit.WithLabelValues(vendors.OpenAI, "a")) != 0 {
@@ -273,18 +273,18 @@ func TestHealth_BreakerOpensProbesAndCloses(t *testing.T) {
 func TestHealth_AProbeThatPanicsOrIsGivenUpFreesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(script{"a": {failing(vendors.Unavailable)}}, HealthOptions{Threshold: 1, Cooldown: time.Second}, 0)
-		_, _ = w.Walk(t.Context(), plan("a"), w.try)
+		_, _ = w.Walk(t.Context(), plan("a"), nil, w.try)
 		time.Sleep(time.Second)
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = w.Walk(t.Context(), plan("a"), func(context.Context, *Attempt) error { panic("a bug") })
+			_, _ = w.Walk(t.Context(), plan("a"), nil, func(context.Context, *Attempt) error { panic("a bug") })
 		}()
 		turn, leave := w.health.Begin(vendors.OpenAI, "a")
 		if !leave {
 			t.Fatal("no probe after the one that panicked")
 		}
 		w.health.Unjudged(vendors.OpenAI, "a", turn)
-		if _, err := w.Walk(t.Context(), plan("a"), w.try); err != nil {
+		if _, err := w.Walk(t.Context(), plan("a"), nil, w.try); err != nil {
 			t.Errorf("no probe after the one that was given up: %v", err)
 		}
 	})

@@ -41,25 +41,25 @@ func complete(u *ktmsv1.TokensUsage, req *ktmsv1.GenerateTextRequest, said func(
 	}
 }
 
-// accountFailure is account for a failed attempt: vendors bill refusals that they counted.
-func accountFailure(a *dispatch.Attempt, err error) {
-	if failed, ok := errors.AsType[*vendors.Error](err); ok && failed.Usage != nil {
+// accountFailure is account for a failed attempt: vendors bill refusals that they counted. A caller that leaves before
+// the answer does not make the vendor forget the prompt, or leaving would be a way around every limit.
+func (c *call) accountFailure(a *dispatch.Attempt, err error) {
+	failed, ok := errors.AsType[*vendors.Error](err)
+	switch {
+	case ok && failed.Usage != nil:
 		account(a, failed.Usage)
+	case c.ctx.Err() != nil && a.Usage() == nil && !dispatch.Unreached(failed):
+		account(a, &ktmsv1.TokensUsage{Input: c.input(), Estimated: true})
 	}
 }
 
 // regularTiers are the service tiers at regular prices, in the words of all vendors.
 var regularTiers = []string{"", "auto", "default", "standard", "standard_only", "on_demand"}
 
-// priced reports whether the catalogue has prices for a model.
-func priced(m *ktmsv1.ModelSpec) bool {
-	return m.GetPriceInPerMtok() > 0 || m.GetPriceOutPerMtok() > 0 || len(m.GetPriceTiers()) > 0
-}
-
 // unpricedTier leaves out a service tier that has a price of its own, which the catalogue does not know: its cost could
 // not be told. A model without prices may be asked for any.
 func unpricedTier(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextRequest, []string, error) {
-	if slices.Contains(regularTiers, req.GetServiceTier()) || !priced(c.Spec) {
+	if slices.Contains(regularTiers, req.GetServiceTier()) || !admit.Priced(c.Spec) {
 		return req, nil, nil
 	}
 	param := vendors.ServiceTier.Param()

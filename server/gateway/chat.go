@@ -21,13 +21,17 @@ type call struct {
 	ctx     context.Context
 	id      string
 	caller  *caller.Caller
-	req     *ktmsv1.GenerateTextRequest // of a text call
+	req     *ktmsv1.GenerateTextRequest  // of a text call
+	embed   *ktmsv1.GetEmbeddingsRequest // of a call for embeddings
 	action  string
 	stream  bool
 	started time.Time
 	plan    *routing.Plan
+	account *admit.Account
 	shapes  *shapes
-	outcome dispatch.Outcome
+	// estimate is of the prompt, in tokens; 0 until somebody needs it.
+	estimate int64
+	outcome  dispatch.Outcome
 }
 
 func (c *call) rule() string {
@@ -37,23 +41,25 @@ func (c *call) rule() string {
 	return c.plan.Rule
 }
 
-// Generate answers a text request in one piece.
-func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextResponse, error) {
+// Generate answers a text request in one piece. The head says how the answer came about, for headers.
+func (s *Service) Generate(ctx context.Context, req *ktmsv1.GenerateTextRequest) (response *ktmsv1.GenerateTextResponse, head *Head, err error) {
 	c := s.begin(ctx, req.GetActionId(), false)
 	c.req = req
-	var response *ktmsv1.GenerateTextResponse
-	err := s.recorded(c, func() (err error) {
+	err = s.recorded(c, func() (err error) {
 		response, err = s.generate(c)
 		return err
 	})
-	return response, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return response, c.headOf(response), nil
 }
 
 func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err error) {
 	if err = s.route(c); err != nil {
 		return nil, err
 	}
-	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, c.account, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
@@ -64,7 +70,7 @@ func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err 
 		}
 		answer, err := vendor.Generate(ctx, a.Candidate.Target, req)
 		if err != nil {
-			accountFailure(a, err)
+			c.accountFailure(a, err)
 			return err
 		}
 		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
@@ -98,7 +104,7 @@ func (s *Service) stream(c *call, sink Sink) (err error) {
 	if err = s.route(c); err != nil {
 		return err
 	}
-	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, c.account, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
@@ -110,13 +116,12 @@ func (s *Service) stream(c *call, sink Sink) (err error) {
 		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
 		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
 			if err != nil {
-				accountFailure(a, err)
-				out.broken(ctx)
+				out.broken(ctx, err)
 				return err
 			}
 			a.Handing()
 			if err := out.take(event); err != nil {
-				out.broken(ctx)
+				out.broken(ctx, err)
 				return err
 			}
 			a.Alive()
@@ -129,10 +134,13 @@ func (s *Service) stream(c *call, sink Sink) (err error) {
 // errPanicked is what the log says of a call that ended in a panic, which the server deals with.
 var errPanicked = errors.New("a panic ended the call")
 
-// recorded runs a call and leaves its one line in the log, whatever it ends in.
+// recorded runs a call, closes its account and leaves its one line in the log, whatever it ends in.
 func (s *Service) recorded(c *call, run func() error) error {
 	err := errPanicked
-	defer func() { s.record(c, err) }()
+	defer func() {
+		c.account.Close()
+		s.record(c, err)
+	}()
 	err = run()
 	return err
 }
@@ -150,11 +158,15 @@ func (s *Service) route(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View); err != nil {
+	table := s.options.Table()
+	if c.plan, err = table.Plan(c.caller, q, s.options.View); err != nil {
 		return err
 	}
-	c.shapes, err = s.shapesOf(c.req)
-	return err
+	if c.shapes, err = s.shapesOf(c.req); err != nil {
+		return err
+	}
+	c.account = s.options.Admission.Open(s.limited(c, table))
+	return nil
 }
 
 // complete adds to a vendor's answer how it came about.
@@ -269,7 +281,8 @@ func (o *streamOut) first(chunk *ktmsv1.GenerateTextChunk) error {
 		}
 	}
 	return o.sink.Head(&Head{RequestID: c.id, Model: chunk.GetResolvedModel(), Vendor: chunk.GetResolvedVendor(),
-		Rule: c.plan.Rule, Mode: chunk.GetRouteMode(), Placement: chunk.GetPlacement(), Dropped: o.head.Dropped})
+		Rule: c.plan.Rule, Mode: chunk.GetRouteMode(), Placement: chunk.GetPlacement(), Dropped: o.head.Dropped,
+		Allowances: c.account.Allowances()})
 }
 
 // finish checks that the vendor said anything at all; a dialect already refuses a stream without an end.
@@ -284,17 +297,22 @@ func (o *streamOut) finish() error {
 }
 
 // broken accounts for a stream that ended before its usage came. What it said was generated, and will be billed; so will
-// the prompt when the caller left a vendor that had taken it. A vendor that failed before it said anything bills nothing.
-func (o *streamOut) broken(ctx context.Context) {
-	if o.attempt.Usage() == nil && (o.sent || o.accepted && ctx.Err() != nil) {
+// the prompt of a vendor that had taken it, when the caller left or it went silent. A vendor that failed before it said
+// anything bills nothing.
+func (o *streamOut) broken(ctx context.Context, err error) {
+	failed, _ := errors.AsType[*vendors.Error](err)
+	counted := o.attempt.Usage() != nil || failed != nil && failed.Usage != nil
+	if !counted && (o.sent || o.accepted && ctx.Err() != nil) {
 		o.estimate()
+		return
 	}
+	o.call.accountFailure(o.attempt, err)
 }
 
 func (o *streamOut) estimate() *ktmsv1.TokensUsage {
 	u := o.begun
 	if u == nil {
-		u = &ktmsv1.TokensUsage{Input: admit.EstimateInput(o.call.req), Estimated: true}
+		u = &ktmsv1.TokensUsage{Input: o.call.input(), Estimated: true}
 	}
 	u.Output = o.said.Tokens()
 	account(o.attempt, u)

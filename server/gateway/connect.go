@@ -24,11 +24,11 @@ func NewHandler(service *Service) *Handler { return &Handler{service: service} }
 
 // GenerateText implements GatewayService.
 func (h *Handler) GenerateText(ctx context.Context, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextResponse, error) {
-	response, err := h.service.Generate(ctx, req)
+	response, head, err := h.service.Generate(ctx, req)
 	if err != nil {
-		return nil, status.RPC(err)
+		return nil, refused(ctx, err)
 	}
-	setHeaders(ctx, HeadOf(response))
+	setHeaders(ctx, head)
 	return response, nil
 }
 
@@ -38,18 +38,18 @@ func (h *Handler) GenerateTextStream(ctx context.Context, req *ktmsv1.GenerateTe
 		return status.RPC(status.Invalid([]status.Violation{{Path: "request", Text: "is required"}}))
 	}
 	if err := h.service.Stream(ctx, req.GetRequest(), rpcSink{ctx, stream}); err != nil {
-		return status.RPC(err)
+		return refused(ctx, err)
 	}
 	return nil
 }
 
 // GetEmbeddings implements GatewayService.
 func (h *Handler) GetEmbeddings(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
-	response, err := h.service.Embed(ctx, req)
+	response, head, err := h.service.Embed(ctx, req)
 	if err != nil {
-		return nil, status.RPC(err)
+		return nil, refused(ctx, err)
 	}
-	setHeaders(ctx, EmbeddingsHead(response))
+	setHeaders(ctx, head)
 	return response, nil
 }
 
@@ -78,6 +78,17 @@ func setHeaders(ctx context.Context, head *Head) {
 	}
 }
 
+// refused is an error as this door sends it. Where a limit refused the call before anything was sent, headers say how far
+// the caller is from it.
+func refused(ctx context.Context, err error) error {
+	if info, ok := connect.CallInfoForServerContext(ctx); ok {
+		for name, value := range status.Headers(status.As(err).Allowances) {
+			info.ResponseHeader().Set(name, value)
+		}
+	}
+	return status.RPC(err)
+}
+
 // Headers yields the response headers that a head becomes, on every door.
 func (h *Head) Headers() func(yield func(name, value string) bool) {
 	return func(yield func(name, value string) bool) {
@@ -98,6 +109,7 @@ func (h *Head) Headers() func(yield func(name, value string) bool) {
 				return
 			}
 		}
+		status.Headers(h.Allowances)(yield)
 	}
 }
 

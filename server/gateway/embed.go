@@ -16,14 +16,19 @@ const capabilityEmbedding = "embedding"
 
 // Embed turns texts into vectors. The model is the one that was named, always: vectors of two models have nothing to
 // do with each other, and an index that holds both is ruined without a sign of it.
-func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (*ktmsv1.GetEmbeddingsResponse, error) {
+func (s *Service) Embed(ctx context.Context, req *ktmsv1.GetEmbeddingsRequest) (response *ktmsv1.GetEmbeddingsResponse, head *Head, err error) {
 	c := s.begin(ctx, req.GetActionId(), false)
-	var response *ktmsv1.GetEmbeddingsResponse
-	err := s.recorded(c, func() (err error) {
+	c.embed = req
+	err = s.recorded(c, func() (err error) {
 		response, err = s.embed(c, req)
 		return err
 	})
-	return response, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return response, &Head{RequestID: c.id, Model: response.GetResolvedModel(), Vendor: response.GetResolvedVendor(),
+		Mode: string(c.plan.Mode), Placement: response.GetPlacement(), Dropped: response.GetDroppedParams(),
+		Allowances: c.account.Allowances()}, nil
 }
 
 func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *ktmsv1.GetEmbeddingsResponse, err error) {
@@ -32,10 +37,13 @@ func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *kt
 		return nil, err
 	}
 	q := routing.Query{Model: req.GetModel(), Attributes: req.GetAttributes(), Placement: placement, Needs: []string{capabilityEmbedding}}
-	if c.plan, err = s.options.Table().Plan(c.caller, q, s.options.View); err != nil {
+	table := s.options.Table()
+	if c.plan, err = table.Plan(c.caller, q, s.options.View); err != nil {
 		return nil, err
 	}
-	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, func(ctx context.Context, a *dispatch.Attempt) error {
+	c.account = s.options.Admission.Open(admit.Call{ID: c.id, Caller: c.caller, Limits: table, Input: c.input,
+		UserID: req.GetAttributes()[routing.AttrUserID]})
+	c.outcome, err = s.options.Dispatcher.Walk(c.ctx, c.plan, c.account, func(ctx context.Context, a *dispatch.Attempt) error {
 		vendor, err := s.vendorOf(a.Candidate)
 		if err != nil {
 			return err
@@ -46,11 +54,11 @@ func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *kt
 		}
 		answer, err := embedder.Embed(ctx, a.Candidate.Target, req)
 		if err != nil {
-			accountFailure(a, err)
+			c.accountFailure(a, err)
 			return err
 		}
 		if answer.GetUsage().GetInput() == 0 {
-			answer.Usage = &ktmsv1.TokensUsage{Input: admit.EstimateEmbeddings(req), Estimated: true}
+			answer.Usage = &ktmsv1.TokensUsage{Input: c.input(), Estimated: true}
 		}
 		account(a, answer.Usage)
 		answer.ResolvedModel, answer.ResolvedVendor, answer.RequestId = a.Candidate.Spec.GetId(), a.Candidate.Spec.GetVendor(), c.id

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/routing"
@@ -27,6 +28,7 @@ type Options struct {
 	// View returns the state of breakers and pauses.
 	View       routing.View
 	Dispatcher *dispatch.Dispatcher
+	Admission  *admit.Controller
 	// Vendors maps a vendor's name to the dialect that speaks to it.
 	Vendors   map[string]vendors.Vendor
 	Validator *status.Validator
@@ -73,7 +75,7 @@ func (s *Service) Capabilities(c *caller.Caller) []ModelFields {
 		out := ModelFields{Spec: m}
 		if vendor, ok := s.options.Vendors[m.GetVendor()]; ok && !slices.Contains(m.GetCapabilities(), capabilityEmbedding) {
 			out.Fields = vendor.Fields(m.GetVendor(), m.GetId())
-			if priced(m) && out.Fields.Carries(vendors.ServiceTier) {
+			if admit.Priced(m) && out.Fields.Carries(vendors.ServiceTier) {
 				out.Fields = out.Fields.With(vendors.Table{vendors.ServiceTier: {How: vendors.Translated,
 					Note: "tiers at regular prices; others are dropped, since the catalogue has no price for them"}})
 			}
@@ -94,6 +96,8 @@ type Head struct {
 	JudgeScore float64
 	JudgeModel string
 	Dropped    []string
+	// Allowances are how far the caller is from its rates.
+	Allowances []status.Allowance
 }
 
 // Sink takes a stream. Head comes once, before the first Send. An error from either ends the stream: the caller left.
@@ -102,17 +106,11 @@ type Sink interface {
 	Send(chunk *ktmsv1.GenerateTextChunk) error
 }
 
-// HeadOf returns the head of an answer that was not streamed.
-func HeadOf(r *ktmsv1.GenerateTextResponse) *Head {
+// headOf returns the head of an answer that was not streamed.
+func (c *call) headOf(r *ktmsv1.GenerateTextResponse) *Head {
 	return &Head{RequestID: r.GetRequestId(), Model: r.GetResolvedModel(), Vendor: r.GetResolvedVendor(),
 		Rule: r.GetMatchedRule(), Mode: r.GetRouteMode(), Placement: r.GetPlacement(), JudgeScore: r.GetJudgeScore(),
-		JudgeModel: r.GetJudgeModel(), Dropped: r.GetDroppedParams()}
-}
-
-// EmbeddingsHead returns the head of an answer with vectors.
-func EmbeddingsHead(r *ktmsv1.GetEmbeddingsResponse) *Head {
-	return &Head{RequestID: r.GetRequestId(), Model: r.GetResolvedModel(), Vendor: r.GetResolvedVendor(),
-		Mode: string(routing.ModeOverride), Placement: r.GetPlacement(), Dropped: r.GetDroppedParams()}
+		JudgeModel: r.GetJudgeModel(), Dropped: r.GetDroppedParams(), Allowances: c.account.Allowances()}
 }
 
 // query is what routing needs of a text request.
@@ -199,6 +197,12 @@ func (s *Service) record(call *call, err error) {
 		if u.GetEstimated() {
 			attrs = append(attrs, slog.Bool("estimated", true))
 		}
+	}
+	if call.account.Unmetered() {
+		attrs = append(attrs, slog.Bool("unmetered", true))
+	}
+	if call.outcome.MaybeBilled {
+		attrs = append(attrs, slog.Bool("maybe_billed", true))
 	}
 	level := slog.LevelInfo
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
-	"github.com/ai-process/ktms/server/gateway"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
@@ -39,12 +38,12 @@ func (h *handler) chatCompletions(w http.ResponseWriter, r *http.Request) {
 func (h *handler) unary(w http.ResponseWriter, r *http.Request, req *ktmsv1.GenerateTextRequest) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	response, err := h.Gateway.Generate(ctx, req)
+	response, head, err := h.Gateway.Generate(ctx, req)
 	if err != nil {
 		status.WriteOpenAI(w, inThisDoorsWords(err))
 		return
 	}
-	h.writeHead(w.Header(), gateway.HeadOf(response))
+	h.writeHead(w.Header(), head)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encode(response).AppendJSON(nil)) // the caller is gone when this fails
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
-	"github.com/ai-process/ktms/server/gateway"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/vendors/openaiapi"
 )
@@ -31,12 +30,12 @@ func (h *handler) embeddings(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	response, err := h.Gateway.Embed(ctx, req)
+	response, head, err := h.Gateway.Embed(ctx, req)
 	if err != nil {
 		status.WriteOpenAI(w, inThisDoorsWords(err))
 		return
 	}
-	h.writeHead(w.Header(), gateway.EmbeddingsHead(response))
+	h.writeHead(w.Header(), head)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encodeEmbeddings(response, inBase64)) // the caller is gone when this fails
 }

@@ -48,8 +48,8 @@ func (h *handler) legacy(next http.Handler) http.Handler {
 func (h *handler) writeHead(header http.Header, head *gateway.Head) {
 	for name, value := range head.Headers() {
 		header.Set(name, value)
-		if h.LegacyHeaders {
-			header.Set("X-LLM-Proxy-"+strings.TrimPrefix(name, "X-KTMS-"), value)
+		if suffix, ours := strings.CutPrefix(name, "X-KTMS-"); ours && h.LegacyHeaders {
+			header.Set("X-LLM-Proxy-"+suffix, value)
 		}
 	}
 	if h.LegacyHeaders {

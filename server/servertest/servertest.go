@@ -15,6 +15,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
+	"github.com/ai-process/ktms/pool/memory"
 	"github.com/ai-process/ktms/server"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/store"
@@ -82,7 +83,7 @@ func Defaults(t testing.TB) server.Options {
 		APIEnabled: true, APITimeout: time.Minute, MaxBody: 32 << 20, MaxMessage: 16 << 20, LegacyHeaders: true,
 		BootstrapKey: AdminKey, StaleIfError: time.Minute, StoreTimeout: 3 * time.Second, ReloadEvery: time.Minute,
 		Breaker:         dispatch.HealthOptions{Threshold: 5, Cooldown: 30 * time.Second, MaxPause: time.Minute},
-		ShutdownTimeout: stopTimeout,
+		ShutdownTimeout: stopTimeout, Limits: server.Limits{Grace: 0.05, OutputReserve: 4096},
 	}
 }
 
@@ -91,6 +92,9 @@ func Start(t testing.TB, options server.Options) *Instance {
 	t.Helper()
 	if options.Store == nil {
 		options.Store = SQLite(t)
+	}
+	if options.Meter == nil {
+		options.Meter = memory.New(memory.Options{})
 	}
 	s, err := server.New(t.Context(), options)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func OpenAI(err error) (int, *openaiapi.ErrorBody) {
 	e := As(err)
 	r := table[e.Reason]
-	return r.http, &openaiapi.ErrorBody{Message: e.Message(), Type: r.typ, Param: e.Param, Code: string(e.Reason)}
+	return r.http, &openaiapi.ErrorBody{Message: e.Message(), Type: r.typ, Param: e.Param, Code: e.Code()}
 }
 
 // WriteOpenAI answers a request with err. Nothing may have been written before.
@@ -23,6 +23,9 @@ func WriteOpenAI(w http.ResponseWriter, err error) {
 	code, body := OpenAI(err)
 	if e := As(err); e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	for name, value := range Headers(As(err).Allowances) {
+		w.Header().Set(name, value)
 	}
 	if table[As(err).Reason].final {
 		w.Header().Set("X-Should-Retry", "false") // honoured by the official SDKs

@@ -20,7 +20,7 @@ func RPC(err error) *connect.Error {
 	}
 	e := As(err)
 	out := connect.NewError(table[e.Reason].rpc, e.Message()).WithCause(err)
-	out = withDetail(out, &errdetails.ErrorInfo{Reason: string(e.Reason), Domain: Domain})
+	out = withDetail(out, &errdetails.ErrorInfo{Reason: e.Code(), Domain: Domain})
 	if e.RetryAfter > 0 {
 		out = withDetail(out, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
 	}

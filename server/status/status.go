@@ -35,6 +35,17 @@ const (
 	Unauthenticated    Reason = "invalid_api_key"
 	PermissionDenied   Reason = "insufficient_scope"
 	VendorsUnavailable Reason = "vendors_unavailable"
+	ThrottledRPM       Reason = "throttled:rpm"
+	ThrottledKeyRPM    Reason = "throttled:key_rpm"
+	ThrottledKeyTPM    Reason = "throttled:key_tpm"
+	BudgetKey          Reason = "throttled:budget_key"
+	BudgetUser         Reason = "throttled:budget_user"
+	SpendKeyDaily      Reason = "throttled:spend_key_daily"
+	SpendKeyMonthly    Reason = "throttled:spend_key_monthly"
+	SpendUserDaily     Reason = "throttled:spend_user_daily"
+	SpendUserMonthly   Reason = "throttled:spend_user_monthly"
+	SpendTeamMonthly   Reason = "throttled:spend_team_monthly"
+	SpendUnavailable   Reason = "throttled:spend_unavailable"
 	VendorError        Reason = "vendor_error"
 	AuthUnavailable    Reason = "auth_unavailable"
 	StorageUnavailable Reason = "storage_unavailable"
@@ -50,6 +61,7 @@ const (
 	typeAuth       = "authentication_error"
 	typePermission = "permission_error"
 	typeRate       = "rate_limit_error"
+	typeQuota      = "insufficient_quota"
 	typeServer     = "server_error"
 )
 
@@ -65,7 +77,12 @@ type row struct {
 	final bool
 	// bare reasons stay out of the message: the manual's texts for these carry none.
 	bare bool
+	// code is what OpenAI's error object and ErrorInfo say instead of the reason, which then stands in the message alone.
+	code string
 }
+
+// outOfMoney is what every spend limit means.
+var outOfMoney = row{rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeQuota, code: typeQuota, final: true}
 
 var table = map[Reason]row{
 	BadRequest:         {rpc: connect.CodeInvalidArgument, http: http.StatusBadRequest, typ: typeInvalid},
@@ -86,6 +103,18 @@ var table = map[Reason]row{
 	Unauthenticated:    {rpc: connect.CodeUnauthenticated, http: http.StatusUnauthorized, typ: typeAuth, bare: true},
 	PermissionDenied:   {rpc: connect.CodePermissionDenied, http: http.StatusForbidden, typ: typePermission, bare: true},
 	VendorsUnavailable: {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
+	ThrottledRPM:       {rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeRate},
+	ThrottledKeyRPM:    {rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeRate},
+	ThrottledKeyTPM:    {rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeRate},
+	// A budget comes back tomorrow: an SDK that tries again in a second only makes noise.
+	BudgetKey:          {rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeRate, final: true},
+	BudgetUser:         {rpc: connect.CodeResourceExhausted, http: http.StatusTooManyRequests, typ: typeRate, final: true},
+	SpendKeyDaily:      outOfMoney,
+	SpendKeyMonthly:    outOfMoney,
+	SpendUserDaily:     outOfMoney,
+	SpendUserMonthly:   outOfMoney,
+	SpendTeamMonthly:   outOfMoney,
+	SpendUnavailable:   {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
 	VendorError:        {rpc: connect.CodeInternal, http: http.StatusBadGateway, typ: typeServer, final: true},
 	AuthUnavailable:    {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
 	StorageUnavailable: {rpc: connect.CodeUnavailable, http: http.StatusServiceUnavailable, typ: typeServer},
@@ -104,6 +133,8 @@ type Error struct {
 	Param string
 	// RetryAfter is how long to wait before the same call may succeed; 0 promises nothing.
 	RetryAfter time.Duration
+	// Allowances are how far the caller was from its rates, for the headers that say it.
+	Allowances []Allowance
 	// Violations are the mistakes of an invalid request or configuration, each with its path.
 	Violations []Violation
 	// Details are further messages for the RPC doors.
@@ -170,6 +201,14 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
+
+// Code is the reason as machines read it: the error object's code and ErrorInfo's reason.
+func (e *Error) Code() string {
+	if code := table[e.Reason].code; code != "" {
+		return code
+	}
+	return string(e.Reason)
+}
 
 // As finds the caller's error within err. Anything unknown becomes Internal without its text, which only logs may see.
 func As(err error) *Error {

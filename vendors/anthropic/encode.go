@@ -79,18 +79,28 @@ func encode(t vendors.Target, req *ktmsv1.GenerateTextRequest, stream bool) (*en
 
 // ceiling decides on max_tokens, which the vendor demands. More than the model has would be refused, and cannot come.
 func (e *encoder) ceiling() {
-	most := e.target.MaxOutputTokens
-	switch {
-	case e.Carries(vendors.MaxOutputTokens, e.req.GetMaxOutputTokens() > 0):
+	if e.Carries(vendors.MaxOutputTokens, e.req.GetMaxOutputTokens() > 0) {
 		e.maxTokens = int64(e.req.GetMaxOutputTokens())
-		if most > 0 {
+		if most := e.target.MaxOutputTokens; most > 0 {
 			e.maxTokens = min(e.maxTokens, most)
 		}
-	case most > 0:
-		e.maxTokens = most
-	default:
-		e.maxTokens = e.gen.Ceiling(e.req.GetReasoningEffort())
+		return
 	}
+	e.maxTokens = unbounded(e.target, e.gen, e.req)
+}
+
+// unbounded is the max_tokens of a request that names none: what the model has, or room enough.
+func unbounded(t vendors.Target, gen claude.Generation, req *ktmsv1.GenerateTextRequest) int64 {
+	if t.MaxOutputTokens > 0 {
+		return t.MaxOutputTokens
+	}
+	return gen.Ceiling(req.GetReasoningEffort())
+}
+
+// MaxOutput implements vendors.Bounder.
+func (v *Vendor) MaxOutput(t vendors.Target, req *ktmsv1.GenerateTextRequest) int64 {
+	gen, _ := claude.GenerationOf(t.Model)
+	return unbounded(t, gen, req)
 }
 
 // sampling. What the vendor does anyway is not reported where it cannot be said.

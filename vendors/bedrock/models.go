@@ -3,6 +3,8 @@ package bedrock
 import (
 	"strings"
 
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/claude"
 )
 
@@ -18,4 +20,13 @@ type model struct {
 func modelOf(id string) model {
 	gen, known := claude.GenerationOf(id)
 	return model{gen: gen, claude: known, nova: strings.Contains(id, "amazon.nova")}
+}
+
+// MaxOutput implements vendors.Bounder: only thinking that has a budget comes with a ceiling of the dialect's own.
+func (v *Vendor) MaxOutput(t vendors.Target, req *ktmsv1.GenerateTextRequest) int64 {
+	m, effort := modelOf(t.Model), req.GetReasoningEffort()
+	if !m.claude || effort == "" || m.gen.Style != claude.Budgeted {
+		return 0
+	}
+	return m.gen.Ceiling(effort)
 }

@@ -1,0 +1,219 @@
+package admit
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// Call is what limits need to know of a client call.
+type Call struct {
+	// ID is the request's, unique for ever.
+	ID     string
+	Caller *caller.Caller
+	// UserID is the user whom the request names; empty for none.
+	UserID string
+	Limits Limits
+	// Input estimates the prompt in tokens. It is asked once at most, and only under a limit that needs it.
+	Input func() int64
+	// MaxOutput is the most tokens of answer that the caller allows, over all choices; 0 is no bound.
+	MaxOutput int64
+	// Output is the most tokens of answer that a target gives, over all choices, or 0 where nothing bounds them. A nil
+	// Output is of a call without an answer to pay for.
+	Output func(vendors.Target) int64
+	// LongCache: the prompt may be written to an hour's cache.
+	LongCache bool
+}
+
+// Account is one client call at the counters. It is used by one goroutine. A nil Account admits everything.
+type Account struct {
+	c    *Controller
+	call Call
+	// estimated caches Input.
+	estimated int64
+	known     bool
+	subject   string
+
+	attempts int
+	// opened: the charges of the call are booked; bookings are those that its end corrects.
+	opened   bool
+	bookings []pool.Booking
+	// rated is the model whose rates this call has been counted on.
+	rated string
+	// away: the pool did not answer this call, which does not ask it again.
+	away, unmetered bool
+	// last is the attempt that is still to be booked; it goes with the end of the call, or before the next attempt.
+	last *Ticket
+	// tokens is what all attempts used together.
+	tokens     int64
+	allowances []status.Allowance
+	counted    []status.Reason
+}
+
+func (a *Account) input() int64 {
+	if !a.known {
+		a.estimated, a.known = a.call.Input(), true
+	}
+	return a.estimated
+}
+
+func (a *Account) output(target vendors.Target) int64 {
+	if a.call.Output == nil {
+		return 0
+	}
+	if most := a.call.Output(target); most > 0 {
+		return most
+	}
+	return a.c.options.OutputReserve
+}
+
+func (a *Account) user() string {
+	if a.subject == "" {
+		a.subject = User(a.call.UserID, a.call.Caller.KeyName)
+	}
+	return a.subject
+}
+
+// Allowances are how far the caller is from its rates, as of the last attempt that was admitted.
+func (a *Account) Allowances() []status.Allowance {
+	if a == nil {
+		return nil
+	}
+	return a.allowances
+}
+
+// Admit books an attempt at a model, together with the call itself at the first one, in one round trip: all of it or
+// nothing. The Ticket has to be settled. The error is a *Refusal, or the context's own.
+func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors.Target) (*Ticket, error) {
+	if a == nil {
+		return nil, nil
+	}
+	a.book(ctx) // what the attempt before does not need is there for this one
+	var charges []pool.Charge
+	if !a.opened {
+		charges = a.callCharges(charges)
+	}
+	ofCall := len(charges)
+	if a.rated != m.GetId() {
+		charges = a.rateCharges(charges, m)
+	}
+	rates := len(charges)
+	charges = a.budgetCharges(charges, m)
+	budgets := len(charges)
+	charges = a.spendCharges(charges, m, target)
+	if len(charges) == 0 {
+		a.opened = true
+		return nil, nil
+	}
+
+	a.attempts++
+	t := &Ticket{account: a, id: pool.ID(a.call.ID + "/" + strconv.Itoa(a.attempts))}
+	var err error
+	if a.away {
+		err = pool.ErrUnavailable
+	} else {
+		t.bookings, err = a.c.options.Meter.Admit(ctx, t.id, a.c.options.Lease, charges)
+	}
+	if err != nil {
+		return a.notAdmitted(ctx, t, err, charges[rates:], len(charges) > budgets)
+	}
+	a.allow(t.bookings)
+	a.opened = true
+	a.bookings = append(a.bookings, t.bookings[:ofCall]...)
+	if rates > ofCall {
+		a.rated, t.rated = m.GetId(), true
+	}
+	t.bookings = t.bookings[ofCall:]
+	a.last = t
+	if t.reserves() {
+		t.held = true
+		a.c.hold(t)
+	}
+	return t, nil
+}
+
+// notAdmitted is what becomes of an attempt that was not booked. The windows are those of the attempt.
+func (a *Account) notAdmitted(ctx context.Context, t *Ticket, err error, windows []pool.Charge, money bool) (*Ticket, error) {
+	var refused *pool.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return nil, a.refuse(refused)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	a.away = true
+	if money && a.c.options.FailClosed {
+		a.count(status.SpendUnavailable)
+		return nil, &Refusal{Reason: status.SpendUnavailable,
+			Text: "the counters of the spend limits do not answer, and spend limits are set to refuse calls then"}
+	}
+	// The call goes on unmetered. What it comes to is booked when the counters are back, whether or not it fits; not on
+	// rates, where an outage would be paid for with a long wait.
+	a.opened, a.unmetered = true, true
+	t.debits = windows
+	a.last = t
+	return t, nil
+}
+
+// Unmetered reports whether an attempt was let through because the counters did not answer.
+func (a *Account) Unmetered() bool { return a != nil && a.unmetered }
+
+// book books the last attempt, if that has not been done.
+func (a *Account) book(ctx context.Context) {
+	t := a.last
+	if t == nil {
+		return
+	}
+	a.last = nil
+	b, any := t.booking()
+	switch {
+	case !any:
+	case a.away:
+		a.c.later(b)
+	default:
+		a.away = !a.c.now(context.WithoutCancel(ctx), b)
+	}
+}
+
+// Close ends the call: it books the last attempt, and the tokens of all of them on the key's rate. It does not wait.
+func (a *Account) Close() {
+	if a == nil {
+		return
+	}
+	if t := a.last; t != nil {
+		t.settleOnce(nil)
+	}
+	end := booking{id: pool.ID(a.call.ID + "/end")}
+	if t := a.last; t != nil {
+		if b, any := t.booking(); any && len(b.debits) > 0 {
+			a.c.later(b)
+		} else if any {
+			end = b // one trip for both
+		}
+	}
+	for _, own := range a.bookings {
+		if own.Reason == string(status.ThrottledKeyTPM) && own.Amount != a.tokens {
+			end.actuals = append(end.actuals, pool.Actual{Booking: own, Came: amount(a.tokens)})
+		}
+	}
+	if len(end.actuals) > 0 {
+		a.c.later(end)
+	}
+	a.c.closed()
+}
+
+func (a *Account) count(reason status.Reason) {
+	for _, counted := range a.counted {
+		if counted == reason {
+			return
+		}
+	}
+	a.counted = append(a.counted, reason)
+	a.c.options.Throttled(reason)
+}

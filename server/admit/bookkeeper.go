@@ -1,0 +1,128 @@
+package admit
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+)
+
+const (
+	// bookingWorkers is how many bookings are on their way at once; the pool sends them together.
+	bookingWorkers = 4
+	// maxWaiting is how many bookings wait for a pool that is away, about 10 MB of them. What comes on top is lost, and
+	// counted: the reservation of such a call ends by itself.
+	maxWaiting = 10_000
+	// maxBookingAge is how long a booking is tried again, well within the time for which the pool remembers the first try.
+	maxBookingAge = pool.SettleMemory * 2 / 3
+	// bookAgain is the wait between two tries: the pool does not ask its server more often.
+	bookAgain = time.Second
+	// drainTimeout is what bookings get at the end of the process.
+	drainTimeout = 5 * time.Second
+)
+
+// booking is what one attempt came to: corrections of what was admitted, or, where nothing could be admitted because the
+// pool was away, debits.
+type booking struct {
+	id      pool.ID
+	actuals []pool.Actual
+	debits  []pool.Charge
+	since   time.Time
+}
+
+func (b *booking) to(ctx context.Context, m pool.Meter) error {
+	if len(b.debits) > 0 {
+		return m.Debit(ctx, b.id, b.debits)
+	}
+	return m.Settle(ctx, b.id, b.actuals)
+}
+
+// bookkeeper books off the path of the calls, and keeps what the pool cannot take at the moment.
+type bookkeeper struct {
+	meter   pool.Meter
+	log     *slog.Logger
+	waiting chan booking
+	// pending counts what is waiting or being booked.
+	pending *atomic.Int64
+	lost    *atomic.Int64
+}
+
+func newBookkeeper(meter pool.Meter, log *slog.Logger) bookkeeper {
+	return bookkeeper{meter: meter, log: log, waiting: make(chan booking, maxWaiting),
+		pending: new(atomic.Int64), lost: new(atomic.Int64)}
+}
+
+// later books soon; it never waits.
+func (k *bookkeeper) later(b booking) {
+	b.since = time.Now()
+	k.pending.Add(1)
+	select {
+	case k.waiting <- b:
+	default:
+		k.pending.Add(-1)
+		k.loses(b, "too many bookings wait for the pool")
+	}
+}
+
+// now books before it returns, so that what it frees is there for what comes next. What fails is booked later; false says
+// so.
+func (k *bookkeeper) now(ctx context.Context, b booking) bool {
+	if b.to(ctx, k.meter) != nil {
+		k.later(b)
+		return false
+	}
+	return true
+}
+
+// book works on what is waiting until ctx ends.
+func (k *bookkeeper) book(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-k.waiting:
+			k.persist(ctx, b)
+			k.pending.Add(-1)
+		}
+	}
+}
+
+// persist tries until it succeeds, or until it is too late to try again.
+func (k *bookkeeper) persist(ctx context.Context, b booking) {
+	for b.to(ctx, k.meter) != nil {
+		if time.Since(b.since) > maxBookingAge {
+			k.loses(b, "the pool was away for too long")
+			return
+		}
+		select {
+		case <-time.After(bookAgain):
+		case <-ctx.Done():
+			k.loses(b, "the process ended before the pool was back")
+			return
+		}
+	}
+}
+
+// lossesPerLine keeps an outage from filling the log.
+const lossesPerLine = 1000
+
+func (k *bookkeeper) loses(b booking, why string) {
+	if n := k.lost.Add(1); n%lossesPerLine == 1 {
+		k.log.Error("a call was not booked: its counters miss what it used", "attempt", string(b.id), "why", why, "so_far", n)
+	}
+}
+
+// drain returns once nothing is waiting, or when ctx ends.
+func (k *bookkeeper) drain(ctx context.Context) {
+	ticks := time.NewTicker(time.Millisecond)
+	defer ticks.Stop()
+	for k.pending.Load() > 0 {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"strings"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admit"
+	"github.com/ai-process/ktms/server/routing"
+	"github.com/ai-process/ktms/vendors"
+)
+
+// limited is what limits need to know of a text call.
+func (s *Service) limited(c *call, table *routing.Table) admit.Call {
+	choices := int64(max(c.req.GetN(), 1))
+	asked := int64(c.req.GetMaxOutputTokens())
+	return admit.Call{
+		ID: c.id, Caller: c.caller, UserID: c.req.GetAttributes()[routing.AttrUserID], Limits: table, Input: c.input,
+		MaxOutput: asked * choices,
+		Output:    func(target vendors.Target) int64 { return s.longest(target, c.req, asked) * choices },
+		LongCache: longCache(c.req),
+	}
+}
+
+// longest is the most tokens of one answer: what the caller asked for, or else what the dialect does, within what the
+// model has. 0 is no bound.
+func (s *Service) longest(target vendors.Target, req *ktmsv1.GenerateTextRequest, asked int64) int64 {
+	if asked == 0 {
+		if bounds, ok := s.options.Vendors[target.Vendor].(vendors.Bounder); ok {
+			asked = bounds.MaxOutput(target, req)
+		}
+	}
+	if most := target.MaxOutputTokens; asked > 0 && most > 0 {
+		return min(asked, most)
+	}
+	return asked
+}
+
+// input estimates the prompt of the call, once.
+func (c *call) input() int64 {
+	if c.estimate == 0 {
+		if c.embed != nil {
+			c.estimate = admit.EstimateEmbeddings(c.embed)
+		} else {
+			c.estimate = admit.EstimateInput(c.req)
+		}
+	}
+	return c.estimate
+}
+
+// hourly is how a request for an hour's cache spells it, in the members that only Claude reads.
+const hourly = `"1h"`
+
+// longCache reports whether a request may write to an hour's cache, which has a price of its own.
+func longCache(req *ktmsv1.GenerateTextRequest) bool {
+	if strings.Contains(req.GetExtraJson(), hourly) {
+		return true
+	}
+	for _, m := range req.GetMessages() {
+		if strings.Contains(m.GetExtraJson(), hourly) {
+			return true
+		}
+		for _, p := range m.GetParts() {
+			if strings.Contains(p.GetExtraJson(), hourly) || strings.Contains(p.GetRawJson(), hourly) {
+				return true
+			}
+		}
+	}
+	for _, t := range req.GetTools() {
+		if strings.Contains(t.GetExtraJson(), hourly) || strings.Contains(t.GetRawJson(), hourly) {
+			return true
+		}
+	}
+	return false
+}
