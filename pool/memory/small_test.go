@@ -1,0 +1,96 @@
+package memory
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/pooltest"
+)
+
+// TestStaysSmall makes ten calls a second for three hours, each of a user of its own, of which every other one crashes.
+func TestStaysSmall(t *testing.T) {
+	t.Parallel()
+	const step, calls, lease = 100 * time.Millisecond, 3 * 60 * 60 * 10, time.Minute
+	clock := pooltest.NewClock(noon)
+	m := New(Options{Now: clock.Now})
+	everybody := pool.Window{Limit: 1 << 40, Span: pool.Month}
+	for i := range calls {
+		user := strconv.Itoa(i)
+		bookings, err := m.Admit(t.Context(), pool.ID(user), lease, []pool.Charge{
+			{Key: pool.Key(user, "rate"), Amount: 1, Rate: pool.Rate{Limit: 1, Per: time.Minute}},
+			{Key: pool.Key(user, "window"), Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Every(5 * time.Second)}},
+			{Key: "everybody", Amount: 1, Window: everybody},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			if err := pool.Void(t.Context(), m, pool.ID(user), bookings[2:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clock.Advance(step)
+	}
+	// What has to be there: a minute of rates, an hour and five seconds of windows, a quarter of an hour of ids, and a
+	// minute of leases. Twice as many counters may be there until the next sweep.
+	perSecond := int(time.Second / step)
+	counters := perSecond * (60 + 3605)
+	if got := len(m.counters.rates) + len(m.counters.windows); got < counters-perSecond || got > 2*counters+perSecond {
+		t.Errorf("%d counters are kept, want from %d to %d", got, counters, 2*counters)
+	}
+	ids := int(pool.SettleMemory/step) / 2
+	if got := len(m.settled.until); got < ids-1 || got > ids+1 || len(m.settled.order) != got {
+		t.Errorf("%d and %d ids are kept, want %d", got, len(m.settled.order), ids)
+	}
+	for name, w := range m.counters.windows {
+		if most := int(lease/step)/2 + 1; name.key == "everybody" && len(w.leases) > most {
+			t.Errorf("%d leases are kept, want at most %d", len(w.leases), most)
+		}
+	}
+}
+
+// TestSweepsLeases: a window that nobody looks at any more keeps no leases.
+func TestSweepsLeases(t *testing.T) {
+	t.Parallel()
+	clock := pooltest.NewClock(noon)
+	m := New(Options{Now: clock.Now})
+	admit := func(key string) {
+		charge := pool.Charge{Key: key, Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Month}}
+		if _, err := m.Admit(t.Context(), pool.ID("of-"+key), time.Second, []pool.Charge{charge}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range sweepFrom - 1 {
+		admit(strconv.Itoa(i))
+	}
+	clock.Advance(time.Second)
+	admit("last")
+	leases := 0
+	for _, w := range m.counters.windows {
+		leases += len(w.leases)
+	}
+	if leases != 1 || len(m.counters.windows) != sweepFrom {
+		t.Errorf("%d windows keep %d leases, want %d and 1", len(m.counters.windows), leases, sweepFrom)
+	}
+}
+
+// TestSweepsSeldom: where everything is needed, looking for what is not costs little.
+func TestSweepsSeldom(t *testing.T) {
+	t.Parallel()
+	m := New(Options{Now: func() time.Time { return noon }})
+	sweeps, at := 0, m.counters.sweepAt
+	for i := range 100_000 {
+		charge := pool.Charge{Key: strconv.Itoa(i), Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Month}}
+		if _, err := m.Admit(t.Context(), pool.ID(charge.Key), time.Minute, []pool.Charge{charge}); err != nil {
+			t.Fatal(err)
+		}
+		if m.counters.sweepAt != at {
+			sweeps, at = sweeps+1, m.counters.sweepAt
+		}
+	}
+	if len(m.counters.windows) != 100_000 || sweeps > 8 {
+		t.Errorf("%d windows were swept %d times, want 100000 and at most 8", len(m.counters.windows), sweeps)
+	}
+}
