@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"math"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -79,7 +80,7 @@ func (h *Handler) GetConfig(ctx context.Context, _ *ktmsv1.GetConfigRequest) (*k
 		return nil, h.refusal(ctx, err)
 	}
 	out := &ktmsv1.GetConfigResponse{ConfigVersion: cfg.Version, Models: cfg.Models, Rules: cfg.Rules,
-		VendorKeys: h.vendorKeyInfos(cfg.VendorKeys)}
+		VendorKeys: h.vendorKeyInfos(cfg.VendorKeys), UserRateLimits: cfg.UserRateLimits, SpendLimits: cfg.SpendLimits}
 	for _, org := range cfg.Organizations {
 		out.Organizations = append(out.Organizations, organization(org))
 	}
@@ -95,6 +96,9 @@ func organization(o store.Organization) *ktmsv1.Organization {
 
 // nanoUSD is how many billionths a dollar has.
 const nanoUSD = 1_000_000_000
+
+// nanos turns an amount in dollars, which the rules beside its field have bounded, into the unit that is counted.
+func nanos(usd float64) int64 { return int64(math.Round(usd * nanoUSD)) }
 
 func team(t store.Team) *ktmsv1.Team {
 	return &ktmsv1.Team{Id: t.ID, OrgId: t.OrgID, Name: t.Name, AllowedModels: t.AllowedModels,

@@ -19,9 +19,6 @@ import (
 
 // MintAPIKey implements AdminService.
 func (h *Handler) MintAPIKey(ctx context.Context, req *ktmsv1.MintAPIKeyRequest) (*ktmsv1.MintAPIKeyResponse, error) {
-	if err := unbuiltRates(req.GetPolicy()); err != nil {
-		return nil, err
-	}
 	plain := NewPlainKey()
 	key := NewKey(req.GetName(), plain, req.GetScopes())
 	key.OrgID, key.TeamID = req.GetOrgId(), req.GetTeamId()
@@ -85,15 +82,6 @@ func bindTenant(ctx context.Context, tx store.Tx, key *store.Key) error {
 	return nil
 }
 
-// unbuiltRates refuses limits that nothing would enforce.
-func unbuiltRates(policy *ktmsv1.APIKeyPolicy) error {
-	if policy.GetRpmLimit() != 0 || policy.GetTpmLimit() != 0 {
-		return status.RPC(status.New(status.Unimplemented,
-			"rpm_limit and tpm_limit are not enforced by this release, so they are refused rather than stored"))
-	}
-	return nil
-}
-
 // ListAPIKeys implements AdminService.
 func (h *Handler) ListAPIKeys(ctx context.Context, req *ktmsv1.ListAPIKeysRequest) (*ktmsv1.ListAPIKeysResponse, error) {
 	if err := h.options.Validator.Validate(req); err != nil {
@@ -146,9 +134,6 @@ func findKey(ctx context.Context, tx store.Tx, name, id string) (store.Key, erro
 
 // SetAPIKeyPolicy implements AdminService.
 func (h *Handler) SetAPIKeyPolicy(ctx context.Context, req *ktmsv1.SetAPIKeyPolicyRequest) (*ktmsv1.SetAPIKeyPolicyResponse, error) {
-	if err := unbuiltRates(req.GetPolicy()); err != nil {
-		return nil, err
-	}
 	policy := req.GetPolicy()
 	if policy == nil {
 		policy = &ktmsv1.APIKeyPolicy{}

@@ -123,9 +123,6 @@ func detach(ctx context.Context, tx store.Tx, kind, orgID, teamID string) error 
 
 // CreateTeam implements AdminService.
 func (h *Handler) CreateTeam(ctx context.Context, req *ktmsv1.CreateTeamRequest) (*ktmsv1.CreateTeamResponse, error) {
-	if err := unbuiltBudget(req.GetMonthlyBudgetUsd()); err != nil {
-		return nil, err
-	}
 	t := store.Team{ID: uuid.Must(uuid.NewV7()).String(), OrgID: req.GetOrgId(), Name: req.GetName(),
 		AllowedModels: req.GetAllowedModels(), CreatedAt: now()}
 	version, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) error {
@@ -136,6 +133,7 @@ func (h *Handler) CreateTeam(ctx context.Context, req *ktmsv1.CreateTeamRequest)
 		if _, err := findOrganization(cfg, t.OrgID); err != nil {
 			return err
 		}
+		t.MonthlyBudgetNanoUSD = nanos(req.GetMonthlyBudgetUsd())
 		return named(tx.InsertTeam(ctx, t), "team", t.Name)
 	})
 	if err != nil {
@@ -146,9 +144,6 @@ func (h *Handler) CreateTeam(ctx context.Context, req *ktmsv1.CreateTeamRequest)
 
 // UpdateTeam implements AdminService. It replaces the team.
 func (h *Handler) UpdateTeam(ctx context.Context, req *ktmsv1.UpdateTeamRequest) (*ktmsv1.UpdateTeamResponse, error) {
-	if err := unbuiltBudget(req.GetMonthlyBudgetUsd()); err != nil {
-		return nil, err
-	}
 	var t store.Team
 	version, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) error {
 		cfg, err := tx.Config(ctx)
@@ -159,21 +154,13 @@ func (h *Handler) UpdateTeam(ctx context.Context, req *ktmsv1.UpdateTeamRequest)
 			return err
 		}
 		t.Name, t.AllowedModels = req.GetName(), req.GetAllowedModels()
+		t.MonthlyBudgetNanoUSD = nanos(req.GetMonthlyBudgetUsd())
 		return named(tx.UpdateTeam(ctx, t), "team", t.Name)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &ktmsv1.UpdateTeamResponse{Team: team(t), ConfigVersion: version}, nil
-}
-
-// unbuiltBudget refuses a cap that nothing would enforce.
-func unbuiltBudget(usd float64) error {
-	if usd != 0 {
-		return status.RPC(status.New(status.Unimplemented,
-			"monthly_budget_usd is not enforced by this release, so it is refused rather than stored"))
-	}
-	return nil
 }
 
 // ListTeams implements AdminService.

@@ -45,6 +45,8 @@ func (c *checker) checkModels() {
 			c.add(path+".id", "is empty")
 		case reserved(id):
 			c.add(path+".id", "%q is reserved for automatic routing; choose another id", id)
+		case id == Everyone:
+			c.add(path+".id", "%q stands for every model in limits; choose another id", id)
 		case twice:
 			c.add(path+".id", "%q is also the id of models[%d]", id, other)
 		default:

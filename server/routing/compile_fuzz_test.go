@@ -87,7 +87,7 @@ func (d *dice) model(i int) *ktmsv1.ModelSpec {
 		endpoint = "http://h"
 	}
 	m := &ktmsv1.ModelSpec{
-		Id:            mostly(d, letters[i], "a", "b", "", "auto", "auto:x"),
+		Id:            mostly(d, letters[i], "a", "b", "", "auto", "auto:x", "*"),
 		Vendor:        vendor,
 		Endpoint:      mostly(d, endpoint, "", "https://h:1/x?y", "http://u:p@h", "%", ":", "//h"),
 		Enabled:       d.roll(4) > 0,

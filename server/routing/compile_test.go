@@ -60,6 +60,7 @@ func TestCompile_Mistakes(t *testing.T) {
 		{"a missing model", models(nil), []string{"models[0].id: is empty"}},
 		{"the id auto", models(model("auto", vendors.OpenAI)), []string{"models[0].id: \"auto\" is reserved"}},
 		{"an auto id", models(model("auto:gpu", vendors.OpenAI)), []string{"models[0].id: \"auto:gpu\" is reserved"}},
+		{"the id *", models(model("*", vendors.OpenAI)), []string{"models[0].id: \"*\" stands for every model"}},
 		{"an id that only starts like it", models(model("automatic", vendors.OpenAI)), nil},
 		{"a model id twice", models(model("a", vendors.OpenAI), model("b", vendors.OpenAI), model("a", vendors.Groq)),
 			[]string{"models[2].id: \"a\" is also the id of models[0]"}},

@@ -9,15 +9,8 @@ import (
 	"github.com/ai-process/ktms/store"
 )
 
-// Whom limits are for, and how long, as the messages of ktms.v1 spell it.
-const (
-	SubjectKey  = "key"
-	SubjectUser = "user"
-	PeriodDay   = "day"
-	PeriodMonth = "month"
-	// Everyone stands for every subject, user or model without a row of its own.
-	Everyone = "*"
-)
+// Everyone stands for every subject, user or model without a limit of its own.
+const Everyone = "*"
 
 // capped names a row of spend_limits, rated one of user_rate_limits.
 type (
@@ -85,9 +78,9 @@ func (c *checker) checkLimits() {
 	spend := map[capped]int{}
 	for i, l := range c.cfg.SpendLimits {
 		path := fmt.Sprintf("spend_limits[%d]", i)
-		c.checkWord(path+".subject_type", l.GetSubjectType(), SubjectKey, SubjectUser)
+		c.checkWord(path+".subject_type", l.GetSubjectType(), "key", "user")
 		c.checkNamed(path+".subject_id", l.GetSubjectId())
-		c.checkWord(path+".period", l.GetPeriod(), PeriodDay, PeriodMonth)
+		c.checkWord(path+".period", l.GetPeriod(), "day", "month")
 		if l.GetLimitNanousd() <= 0 {
 			c.add(path+".limit_nanousd", "is %d; a cap must be positive", l.GetLimitNanousd())
 		}

@@ -28,9 +28,9 @@ type UserRateLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// attributes["user_id"], or * for every user.
 	UserId string `protobuf:"bytes,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Model id, or * for every model.
+	// A model of the catalogue, or * for every model. The limit outlives the model.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// Requests per minute; 0 = unlimited.
+	// Requests per minute; 0 = unlimited, whatever a less specific limit says.
 	Rpm int32 `protobuf:"varint,3,opt,name=rpm,proto3" json:"rpm,omitempty"`
 	// 0 = rpm - 1, negative = none.
 	RpmBurst      int32 `protobuf:"varint,4,opt,name=rpm_burst,json=rpmBurst,proto3" json:"rpm_burst,omitempty"`
@@ -395,13 +395,14 @@ func (x *DeleteUserRateLimitResponse) GetConfigVersion() int64 {
 // A hard cap on money.
 type SpendLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// key or user.
+	// key or user. A team's cap is its monthly_budget_usd.
 	SubjectType string `protobuf:"bytes,1,opt,name=subject_type,json=subjectType,proto3" json:"subject_type,omitempty"`
-	// API key name, or user id (svc:<key name> for calls without one); * is the default of every subject of that type.
+	// Name of an active API key, or user id (svc:<key name> for calls without one); * is the default of every subject of
+	// that type. The cap outlives the key.
 	SubjectId string `protobuf:"bytes,2,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
 	// A UTC day or month.
 	Period string `protobuf:"bytes,3,opt,name=period,proto3" json:"period,omitempty"`
-	// Billionths of a USD.
+	// Billionths of a USD, up to 2^53.
 	LimitNanousd  int64 `protobuf:"varint,4,opt,name=limit_nanousd,json=limitNanousd,proto3" json:"limit_nanousd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -984,10 +985,10 @@ var File_ktms_v1_limit_proto protoreflect.FileDescriptor
 
 const file_ktms_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	"\x13ktms/v1/limit.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x01\n" +
-	"\rUserRateLimit\x12 \n" +
-	"\auser_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06userId\x12\"\n" +
-	"\bmodel_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amodelId\x12\x19\n" +
+	"\x13ktms/v1/limit.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x01\n" +
+	"\rUserRateLimit\x124\n" +
+	"\auser_id\x18\x01 \x01(\tB\x1b\xbaH\x18r\x16\x10\x01\x18\x80\x022\x0f^[^[:cntrl:]]*$R\x06userId\x126\n" +
+	"\bmodel_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x10\x01\x18\x80\x022\x0f^[^[:cntrl:]]*$R\amodelId\x12\x19\n" +
 	"\x03rpm\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03rpm\x12\x1b\n" +
 	"\trpm_burst\x18\x04 \x01(\x05R\brpmBurst\"a\n" +
 	"\x17SetUserRateLimitRequest\x12F\n" +
@@ -1002,19 +1003,21 @@ const file_ktms_v1_limit_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"\x86\x01\n" +
 	"\x1aListUserRateLimitsResponse\x12@\n" +
 	"\x10user_rate_limits\x18\x01 \x03(\v2\x16.ktms.v1.UserRateLimitR\x0euserRateLimits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"b\n" +
-	"\x1aDeleteUserRateLimitRequest\x12 \n" +
-	"\auser_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06userId\x12\"\n" +
-	"\bmodel_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amodelId\"D\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x01\n" +
+	"\x1aDeleteUserRateLimitRequest\x121\n" +
+	"\auser_id\x18\x01 \x01(\tB\x18\xbaH\x15r\x13\x10\x012\x0f^[^[:cntrl:]]*$R\x06userId\x123\n" +
+	"\bmodel_id\x18\x02 \x01(\tB\x18\xbaH\x15r\x13\x10\x012\x0f^[^[:cntrl:]]*$R\amodelId\"D\n" +
 	"\x1bDeleteUserRateLimitResponse\x12%\n" +
-	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"\xc2\x01\n" +
+	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"\xa9\x04\n" +
 	"\n" +
-	"SpendLimit\x123\n" +
-	"\fsubject_type\x18\x01 \x01(\tB\x10\xbaH\rr\vR\x03keyR\x04userR\vsubjectType\x12&\n" +
+	"SpendLimit\x12\xc3\x01\n" +
+	"\fsubject_type\x18\x01 \x01(\tB\x9f\x01\xbaH\x9b\x01\xba\x01\x97\x01\n" +
+	"\x18spend_limit.subject_type\x12bmust be key or user; the cap of a team is its monthly_budget_usd, set by CreateTeam and UpdateTeam\x1a\x17this in ['key', 'user']R\vsubjectType\x12:\n" +
 	"\n" +
-	"subject_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tsubjectId\x12)\n" +
-	"\x06period\x18\x03 \x01(\tB\x11\xbaH\x0er\fR\x03dayR\x05monthR\x06period\x12,\n" +
-	"\rlimit_nanousd\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\flimitNanousd\"T\n" +
+	"subject_id\x18\x02 \x01(\tB\x1b\xbaH\x18r\x16\x10\x01\x18\x80\x022\x0f^[^[:cntrl:]]*$R\tsubjectId\x12)\n" +
+	"\x06period\x18\x03 \x01(\tB\x11\xbaH\x0er\fR\x03dayR\x05monthR\x06period\x12\xed\x01\n" +
+	"\rlimit_nanousd\x18\x04 \x01(\x03B\xc7\x01\xbaH\xc3\x01\xba\x01\xbf\x01\n" +
+	"\x19spend_limit.limit_nanousd\x12|must be from 1 to 9007199254740992 (nine million USD), as spend is counted exactly up to there; DeleteSpendLimit lifts a cap\x1a$this > 0 && this <= 9007199254740992R\flimitNanousd\"T\n" +
 	"\x14SetSpendLimitRequest\x12<\n" +
 	"\vspend_limit\x18\x01 \x01(\v2\x13.ktms.v1.SpendLimitB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"spendLimit\"t\n" +
@@ -1029,11 +1032,12 @@ const file_ktms_v1_limit_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"y\n" +
 	"\x17ListSpendLimitsResponse\x126\n" +
 	"\fspend_limits\x18\x01 \x03(\v2\x13.ktms.v1.SpendLimitR\vspendLimits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x01\n" +
-	"\x17DeleteSpendLimitRequest\x123\n" +
-	"\fsubject_type\x18\x01 \x01(\tB\x10\xbaH\rr\vR\x03keyR\x04userR\vsubjectType\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xca\x02\n" +
+	"\x17DeleteSpendLimitRequest\x12\xca\x01\n" +
+	"\fsubject_type\x18\x01 \x01(\tB\xa6\x01\xbaH\xa2\x01\xba\x01\x9e\x01\n" +
+	"\x1fdelete_spend_limit.subject_type\x12bmust be key or user; the cap of a team is its monthly_budget_usd, set by CreateTeam and UpdateTeam\x1a\x17this in ['key', 'user']R\vsubjectType\x127\n" +
 	"\n" +
-	"subject_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tsubjectId\x12)\n" +
+	"subject_id\x18\x02 \x01(\tB\x18\xbaH\x15r\x13\x10\x012\x0f^[^[:cntrl:]]*$R\tsubjectId\x12)\n" +
 	"\x06period\x18\x03 \x01(\tB\x11\xbaH\x0er\fR\x03dayR\x05monthR\x06period\"A\n" +
 	"\x18DeleteSpendLimitResponse\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"\x9a\x02\n" +

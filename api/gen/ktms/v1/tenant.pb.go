@@ -654,11 +654,12 @@ func (x *DeleteOrganizationResponse) GetConfigVersion() int64 {
 }
 
 type CreateTeamRequest struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	OrgId            string                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
-	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	MonthlyBudgetUsd float64                `protobuf:"fixed64,3,opt,name=monthly_budget_usd,json=monthlyBudgetUsd,proto3" json:"monthly_budget_usd,omitempty"`
-	AllowedModels    []string               `protobuf:"bytes,4,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	OrgId string                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Kept in whole billionths of a USD.
+	MonthlyBudgetUsd float64  `protobuf:"fixed64,3,opt,name=monthly_budget_usd,json=monthlyBudgetUsd,proto3" json:"monthly_budget_usd,omitempty"`
+	AllowedModels    []string `protobuf:"bytes,4,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -775,11 +776,12 @@ func (x *CreateTeamResponse) GetConfigVersion() int64 {
 
 // Replaces the team: an omitted budget or model list lifts the cap or the restriction.
 type UpdateTeamRequest struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Id               string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	MonthlyBudgetUsd float64                `protobuf:"fixed64,3,opt,name=monthly_budget_usd,json=monthlyBudgetUsd,proto3" json:"monthly_budget_usd,omitempty"`
-	AllowedModels    []string               `protobuf:"bytes,4,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Kept in whole billionths of a USD.
+	MonthlyBudgetUsd float64  `protobuf:"fixed64,3,opt,name=monthly_budget_usd,json=monthlyBudgetUsd,proto3" json:"monthly_budget_usd,omitempty"`
+	AllowedModels    []string `protobuf:"bytes,4,rep,name=allowed_models,json=allowedModels,proto3" json:"allowed_models,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1326,21 +1328,23 @@ const file_ktms_v1_tenant_proto_rawDesc = "" +
 	"\x19DeleteOrganizationRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x02id\"C\n" +
 	"\x1aDeleteOrganizationResponse\x12%\n" +
-	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"\xd4\x01\n" +
+	"\x0econfig_version\x18\x01 \x01(\x03R\rconfigVersion\"\x99\x03\n" +
 	"\x11CreateTeamRequest\x12\x1e\n" +
 	"\x06org_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05orgId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12E\n" +
-	"\x12monthly_budget_usd\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00e\xcd\xcdA)\x00\x00\x00\x00\x00\x00\x00\x00R\x10monthlyBudgetUsd\x128\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12\x89\x02\n" +
+	"\x12monthly_budget_usd\x18\x03 \x01(\x01B\xda\x01\xbaH\xd6\x01\xba\x01\xd2\x01\n" +
+	"\x1ecreate_team.monthly_budget_usd\x12umust be 0 for no cap, or from 0.000000001 to 9007199, as spend is counted in billionths of a USD, exactly up to there\x1a9this == 0.0 || (this >= 0.000000001 && this <= 9007199.0)R\x10monthlyBudgetUsd\x128\n" +
 	"\x0eallowed_models\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\x18\x01\"\x04r\x02\x10\x01R\rallowedModels\"^\n" +
 	"\x12CreateTeamResponse\x12!\n" +
 	"\x04team\x18\x01 \x01(\v2\r.ktms.v1.TeamR\x04team\x12%\n" +
-	"\x0econfig_version\x18\x02 \x01(\x03R\rconfigVersion\"\xcd\x01\n" +
+	"\x0econfig_version\x18\x02 \x01(\x03R\rconfigVersion\"\x92\x03\n" +
 	"\x11UpdateTeamRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x02id\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12E\n" +
-	"\x12monthly_budget_usd\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00e\xcd\xcdA)\x00\x00\x00\x00\x00\x00\x00\x00R\x10monthlyBudgetUsd\x128\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12\x89\x02\n" +
+	"\x12monthly_budget_usd\x18\x03 \x01(\x01B\xda\x01\xbaH\xd6\x01\xba\x01\xd2\x01\n" +
+	"\x1eupdate_team.monthly_budget_usd\x12umust be 0 for no cap, or from 0.000000001 to 9007199, as spend is counted in billionths of a USD, exactly up to there\x1a9this == 0.0 || (this >= 0.000000001 && this <= 9007199.0)R\x10monthlyBudgetUsd\x128\n" +
 	"\x0eallowed_models\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\x18\x01\"\x04r\x02\x10\x01R\rallowedModels\"^\n" +
 	"\x12UpdateTeamResponse\x12!\n" +
 	"\x04team\x18\x01 \x01(\v2\r.ktms.v1.TeamR\x04team\x12%\n" +
