@@ -152,10 +152,10 @@ func testLeaseSettledLate(t *testing.T, opener Opener) {
 
 	seen, bookings := h.admit(of(40, charge))
 	h.clock.Advance(lease)
-	other, _ := h.admit(of(50, charge))
+	other, live := h.admit(of(50, charge))
 	h.settle(seen, bookings, 30)
 	h.wantUse(charge, 80, 50) // more than the cap, by what was settled after its end
 	h.refuse(of(0, charge))
-	h.settle(other, bookings, 0)
+	h.settle(other, live, 0)
 	h.wantUse(charge, 80, 0)
 }
