@@ -1,0 +1,60 @@
+-- Books every charge or none.
+--
+-- KEYS  of a rate its level; of a window its sums and its leases
+-- ARGV  clock, how long windows are kept past their end, id, how long leases live, then of each charge
+--         'r', limit, room, cost                          room: the largest backlog at which it fits
+--         'w', start, end, limit, grace, amount
+-- Returns {DONE or REFUSED, now, then of each charge what was there before: backlog, or settled and reserved}, or
+-- {ELSEWHEN, now} when now is not in one of the windows.
+
+local kept, id, ends = tonumber(ARGV[2]), ARGV[3], now + ARGV[4]
+local reply, books = {DONE, now}, {}
+
+local function rate(key, limit, room, cost)
+  local backlog = backlog_of(key, limit)
+  reply[#reply + 1] = backlog
+  if backlog > room then reply[1] = REFUSED end
+  if cost > 0 then
+    books[#books + 1] = function() keep_backlog(key, limit, backlog + cost) end
+  end
+end
+
+local function window(sums, leases, forgotten, ceiling, amount)
+  local settled, reserved, found = sums_of(sums)
+  local over = lapsed(leases, reserved)
+  if over > 0 then
+    reserved = reserved - over
+    call('HSET', sums, 'r', reserved)
+    call('ZREMRANGEBYSCORE', leases, '-inf', now)
+  end
+  reply[#reply + 1] = settled
+  reply[#reply + 1] = reserved
+  if math.max(amount, 1) > ceiling - settled - reserved then reply[1] = REFUSED end
+  if amount > 0 then
+    books[#books + 1] = function()
+      -- An id that is used twice has one lease, so that it reserves once.
+      if call('ZADD', leases, ends, string.format('%.0f:%s', amount, id)) == 0 then return end
+      call('HSET', sums, 'r', reserved + amount)
+      -- A window's life is set once. A lease that was the last one before took the set with it.
+      if not found then expire_window(sums, forgotten) end
+      if reserved == 0 or over > 0 then expire_window(leases, forgotten) end
+    end
+  end
+end
+
+local k, a = 1, 5
+while k <= #KEYS do
+  if ARGV[a] == 'r' then
+    rate(KEYS[k], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]))
+    k, a = k + 1, a + 4
+  else
+    local starts, over = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+    if now < starts or now >= over then return {ELSEWHEN, now} end
+    window(KEYS[k], KEYS[k + 1], over + kept, ARGV[a + 3] + ARGV[a + 4], tonumber(ARGV[a + 5]))
+    k, a = k + 2, a + 6
+  end
+end
+if reply[1] == DONE then
+  for _, book in ipairs(books) do book() end
+end
+return reply

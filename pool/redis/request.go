@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/ai-process/ktms/pool"
+)
+
+// request is what a script is given. Its words are written one after the other and cut into strings at once, which
+// costs one allocation for all of them.
+type request struct {
+	spell      keys
+	keys, args words
+}
+
+type words struct {
+	text []byte
+	ends []int
+	cut  []string
+}
+
+// requests are used again.
+type requests struct{ pool sync.Pool }
+
+func (r *requests) get(spell keys) *request {
+	if used, ok := r.pool.Get().(*request); ok {
+		used.spell = spell
+		return used
+	}
+	return &request{spell: spell}
+}
+
+// put takes back what nobody uses any more.
+func (r *requests) put(used *request) { r.pool.Put(used) }
+
+// begin forgets the former content.
+func (r *request) begin() {
+	r.keys.clear()
+	r.args.clear()
+}
+
+func (r *request) done(id pool.ID) {
+	r.keys.end(r.spell.done(r.keys.text, id))
+}
+
+func (r *request) rate(key string) {
+	r.keys.end(r.spell.rate(r.keys.text, key))
+}
+
+func (r *request) window(key string, start int64) {
+	r.keys.end(r.spell.sums(r.keys.text, key, start))
+	r.leases(key, start)
+}
+
+func (r *request) leases(key string, start int64) {
+	r.keys.end(r.spell.leases(r.keys.text, key, start))
+}
+
+func (r *request) word(text string) {
+	r.args.end(append(r.args.text, text...))
+}
+
+func (r *request) numbers(numbers ...int64) {
+	for _, n := range numbers {
+		r.args.end(strconv.AppendInt(r.args.text, n, 10))
+	}
+}
+
+// lease is a member of a window's leases.
+func (r *request) lease(amount int64, id pool.ID) {
+	r.args.end(append(append(strconv.AppendInt(r.args.text, amount, 10), ':'), id...))
+}
+
+func (w *words) clear() { w.text, w.ends = w.text[:0], w.ends[:0] }
+
+// end takes the text with one more word at its end.
+func (w *words) end(text []byte) {
+	w.text = text
+	w.ends = append(w.ends, len(text))
+}
+
+// strings are valid until the next call.
+func (w *words) strings() []string {
+	text, from := string(w.text), 0
+	w.cut = w.cut[:0]
+	for _, to := range w.ends {
+		w.cut = append(w.cut, text[from:to])
+		from = to
+	}
+	return w.cut
+}

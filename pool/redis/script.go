@@ -1,0 +1,178 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/ai-process/ktms/pool"
+)
+
+// guesses is how often a script is asked when it was given other windows than the present ones. The first answer tells
+// the time, so a third guess is for a window that ended on the way.
+const guesses = 3
+
+// The first number of every reply, as in counters.lua.
+const (
+	outcomeRefused = iota
+	outcomeDone
+	outcomeElsewhen
+)
+
+var (
+	errResting = fmt.Errorf("%w: Redis did not answer lately and is left alone for a moment", pool.ErrUnavailable)
+	errReply   = errors.New("the reply is not one of the script's")
+	errWindow  = errors.New("the window keeps ending before the question arrives: it is shorter than the way")
+)
+
+//go:embed counters.lua
+var countersLua string
+
+//go:embed admit.lua
+var admitLua string
+
+//go:embed settle.lua
+var settleLua string
+
+//go:embed renew.lua
+var renewLua string
+
+//go:embed read.lua
+var readLua string
+
+// scripts are sent by their hash, and in full to a Redis that does not know them.
+type scripts struct{ admit, settle, renew, read *rueidis.Lua }
+
+func newScripts() scripts {
+	script := func(text string) *rueidis.Lua { return rueidis.NewLuaScript(countersLua + text) }
+	return scripts{admit: script(admitLua), settle: script(settleLua), renew: script(renewLua), read: script(readLua)}
+}
+
+// reply is what a script returned.
+type reply struct {
+	outcome int64
+	// now is in microseconds since 1970.
+	now int64
+	// before is what was there of each charge.
+	before []int64
+}
+
+// answer is what became of a question.
+type answer struct {
+	reply reply
+	err   error
+}
+
+// run asks a script, in one round trip unless the windows were guessed wrong. What it is asked is written anew for each
+// guess of the time. Errors wrap ErrUnavailable, or are the context's own.
+func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua, write func(r *request, now int64)) (reply, error) {
+	if err := ctx.Err(); err != nil {
+		return reply{}, err
+	}
+	turn, may := c.guard.enter()
+	if !may {
+		return reply{}, errResting
+	}
+	// The call is not the caller's: its end would break a connection that others wait for, too.
+	trip, cancel := context.WithTimeout(c.life, c.timeout)
+	r := c.requests.get(c.keys)
+	for range guesses {
+		r.begin()
+		write(r, c.clock.guess())
+		answers := c.ask(trip, script, r)
+		var got answer
+		select {
+		case got = <-answers:
+		case <-trip.Done():
+			// rueidis waits without a limit in places, such as for room in the queue of a connection that hangs.
+			got.err = trip.Err()
+		case <-ctx.Done():
+			// Whether Redis is well is seen all the same.
+			c.spawn(func() {
+				defer cancel()
+				select {
+				case got := <-answers:
+					c.judge(operation, turn, got.err)
+				case <-trip.Done():
+					c.judge(operation, turn, trip.Err())
+				}
+			})
+			return reply{}, ctx.Err()
+		}
+		if got.err != nil {
+			err := c.judge(operation, turn, got.err)
+			cancel()
+			return reply{}, err
+		}
+		c.clock.learn(got.reply.now)
+		if got.reply.outcome != outcomeElsewhen {
+			cancel()
+			c.requests.put(r)
+			return got.reply, c.judge(operation, turn, nil)
+		}
+	}
+	cancel()
+	return reply{}, c.judge(operation, turn, errWindow)
+}
+
+// ask sends a question from a goroutine of its own, so that nobody waits longer for the answer than they want to.
+func (c *Client) ask(ctx context.Context, script *rueidis.Lua, r *request) <-chan answer {
+	answers := make(chan answer, 1)
+	c.spawn(func() {
+		client, err := c.connected(ctx)
+		if err != nil {
+			answers <- answer{err: err}
+			return
+		}
+		numbers, err := script.Exec(ctx, client, r.keys.strings(), r.args.strings()).AsIntSlice()
+		switch {
+		case err != nil:
+			answers <- answer{err: err}
+		case len(numbers) < 2:
+			answers <- answer{err: errReply}
+		default:
+			answers <- answer{reply: reply{outcome: numbers[0], now: numbers[1], before: numbers[2:]}}
+		}
+	})
+	return answers
+}
+
+// judge draws the consequences of how a call ended, and returns its error as the caller may see it.
+func (c *Client) judge(operation string, turn uint64, err error) error {
+	if c.life.Err() != nil && err != nil {
+		return fmt.Errorf("%w: %s: %w", pool.ErrUnavailable, operation, errClosed)
+	}
+	var seen error
+	if err != nil {
+		seen = fmt.Errorf("%w: %s: %s", pool.ErrUnavailable, operation, c.describe(err))
+		c.failed(operation)
+	}
+	switch c.guard.leave(turn, err) {
+	case wentDown:
+		c.log.Warn("Redis does not answer; it is tried again every few seconds",
+			slog.Duration("every", rest), slog.String("error", c.describe(err)))
+		c.disconnect()
+	case stayedDown:
+		c.disconnect()
+	case cameBack:
+		c.log.Info("Redis answers again")
+	}
+	return seen
+}
+
+// describe says what went wrong without what must not be said.
+func (c *Client) describe(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v", c.timeout)
+	}
+	text := err.Error()
+	for _, secret := range c.secrets {
+		text = strings.ReplaceAll(text, secret, "[secret]")
+	}
+	return text
+}

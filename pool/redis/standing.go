@@ -1,0 +1,106 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/gcra"
+)
+
+// before reads what a script says of each charge: a backlog, or what is settled and reserved.
+type before struct{ numbers []int64 }
+
+func (b *before) next() int64 {
+	if len(b.numbers) == 0 {
+		return 0
+	}
+	n := b.numbers[0]
+	b.numbers = b.numbers[1:]
+	return n
+}
+
+// standing is where a counter stood, and its level if it is a rate.
+func (b *before) standing(c pool.Charge, now int64) (pool.Standing, gcra.Level) {
+	if isRate(c) {
+		level := gcra.Level{At: now, Backlog: b.next()}
+		return rateStanding(rateOf(c), level), level
+	}
+	return windowStanding(c, b.next(), b.next(), now), gcra.Level{}
+}
+
+// bookings are the charges that were booked, with what is there after them.
+func bookings(charges []pool.Charge, got reply) []pool.Booking {
+	booked, numbers := make([]pool.Booking, 0, len(charges)), before{got.before}
+	for _, c := range charges {
+		var s pool.Standing
+		if isRate(c) {
+			rate := rateOf(c)
+			s = rateStanding(rate, gcra.Level{At: got.now, Backlog: numbers.next()}.Add(rate.Cost(c.Amount)))
+		} else {
+			s = windowStanding(c, numbers.next(), numbers.next()+c.Amount, got.now)
+		}
+		booked = append(booked, pool.Booking{Charge: c, Standing: s})
+	}
+	return booked
+}
+
+// refusal says which charges did not fit, by the sums that the script did, too.
+func refusal(charges []pool.Charge, got reply) error {
+	refusal, numbers := &pool.Refusal{}, before{got.before}
+	for _, c := range charges {
+		s, level := numbers.standing(c, got.now)
+		r := pool.Refused{Charge: c, Standing: s}
+		if isRate(c) {
+			rate := rateOf(c)
+			cost := rate.Cost(c.Amount)
+			if level.Fits(rate, cost) {
+				continue
+			}
+			r.RetryAfter, r.Never = level.Wait(rate, cost)
+		} else {
+			if c.Window.Fits(s.Settled+s.Reserved, c.Amount) {
+				continue
+			}
+			r.RetryAfter, r.Never = s.Reset, c.Window.Never(c.Amount)
+		}
+		refusal.Refused = append(refusal.Refused, r)
+	}
+	return refusal
+}
+
+// standings are where the counters stand.
+func standings(charges []pool.Charge, got reply) []pool.Standing {
+	stand, numbers := make([]pool.Standing, 0, len(charges)), before{got.before}
+	for _, c := range charges {
+		s, _ := numbers.standing(c, got.now)
+		stand = append(stand, s)
+	}
+	return stand
+}
+
+func rateStanding(r gcra.Rate, level gcra.Level) pool.Standing {
+	return pool.Standing{Remaining: level.Remaining(r), Reset: level.Reset(r)}
+}
+
+func windowStanding(c pool.Charge, settled, reserved, now int64) pool.Standing {
+	start, end := c.Window.Span.At(time.UnixMicro(now))
+	return pool.Standing{
+		Settled:   settled,
+		Reserved:  reserved,
+		Remaining: c.Window.Remaining(settled + reserved),
+		Reset:     time.Duration(end.UnixMicro()-now) * time.Microsecond,
+		Start:     start,
+	}
+}
+
+// windowAt is the window that an instant falls into, in microseconds.
+func windowAt(c pool.Charge, micros int64) (start, end int64) {
+	from, to := c.Window.Span.At(time.UnixMicro(micros))
+	return from.UnixMicro(), to.UnixMicro()
+}
+
+// isRate reports whether a charge is one on a rate; otherwise it is one on a window.
+func isRate(c pool.Charge) bool { return c.Rate != pool.Rate{} }
+
+// rateOf is a charge's rate as it is counted.
+func rateOf(c pool.Charge) gcra.Rate { return gcra.Of(c.Rate.Limit, c.Rate.Burst, c.Rate.Per) }
