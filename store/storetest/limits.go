@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -61,9 +62,22 @@ func testLimitFields(t *testing.T, opener Opener) {
 	fill(spend.ProtoReflect(), 1)
 	fill(user.ProtoReflect(), 1)
 	extreme := userLimit("ünï 'quoted'", "*", 1<<31-1, -1<<31)
-	putSpendLimits(t, s, spend)
-	putUserLimits(t, s, user, extreme)
-	wantLimits(t, s, []*ktmsv1.SpendLimit{spend}, []*ktmsv1.UserRateLimit{user, extreme})
+	long, wide := spendLimit("user", longest(1), "month", 1<<53), userLimit(longest(2), longest(3), 1, 0)
+	putSpendLimits(t, s, spend, long)
+	putUserLimits(t, s, user, extreme, wide)
+	wantLimits(t, s, []*ktmsv1.SpendLimit{spend, long}, []*ktmsv1.UserRateLimit{user, extreme, wide})
+}
+
+// longest is a name as long as the rules of the messages allow, of letters that take the most room and do not compress:
+// two of them have to fit into one row of an index.
+func longest(seed uint64) string {
+	const letters, first, last = 256, 0x20000, 0x2a6df
+	random := rand.New(rand.NewPCG(seed, seed))
+	name := make([]rune, letters)
+	for i := range name {
+		name[i] = first + random.Int32N(last-first)
+	}
+	return string(name)
 }
 
 func testLimitReplace(t *testing.T, opener Opener) {
