@@ -107,13 +107,16 @@ func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors
 	charges = a.budgetCharges(charges, m)
 	budgets := len(charges)
 	charges = a.spendCharges(charges, m, target)
-	if len(charges) == 0 {
+	if len(charges) == 0 && len(a.bookings) == 0 {
 		a.opened = true
 		return nil, nil
 	}
-
 	a.attempts++
 	t := &Ticket{account: a, id: pool.ID(a.call.ID + "/" + strconv.Itoa(a.attempts))}
+	if len(charges) == 0 { // its tokens are the call's
+		a.last = t
+		return t, nil
+	}
 	var err error
 	if a.away {
 		err = pool.ErrUnavailable

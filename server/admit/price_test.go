@@ -91,3 +91,41 @@ func TestPeak(t *testing.T) {
 		}
 	}
 }
+
+// The most that a call can cost, by hand; and never less than what it does cost when it stays within what was reserved.
+func TestWorst(t *testing.T) {
+	haiku := &ktmsv1.ModelSpec{Vendor: vendors.Anthropic, PriceInPerMtok: 0.10, PriceOutPerMtok: 0.50, PriceCacheReadPerMtok: 0.01, PriceCacheWritePerMtok: 0.125,
+		PriceTiers: []*ktmsv1.PriceTier{{AbovePromptTokens: 100_000, PriceInPerMtok: 0.50, PriceOutPerMtok: 2.50, PriceCacheReadPerMtok: 0.05, PriceCacheWritePerMtok: 0.625}}}
+	flash := &ktmsv1.ModelSpec{Vendor: vendors.DeepSeek, PriceInPerMtok: 0.15, PriceOutPerMtok: 0.60, PriceInPeakPerMtok: 0.30, PriceOutPeakPerMtok: 1.20}
+	free := &ktmsv1.ModelSpec{Vendor: vendors.Local}
+	for _, c := range []struct {
+		name          string
+		model         *ktmsv1.ModelSpec
+		input, output int64
+		long          bool
+		at            time.Time
+		want          int64
+	}{
+		{"a cache write is dearer than fresh input", haiku, 1000, 100, false, offPeak, 125_000 + 50_000},
+		{"an hour's cache write is dearer still", haiku, 1000, 100, true, offPeak, 200_000 + 50_000},
+		{"the tier of the prompt", haiku, 100_001, 100, false, offPeak, 62_500_625 + 250_000},
+		{"off peak", flash, 1000, 1000, false, offPeak, 150_000 + 600_000},
+		{"at peak", flash, 1000, 1000, false, peak, 300_000 + 1_200_000},
+		{"no prices", free, 1000, 1000, true, offPeak, 0},
+		{"more than money can be", haiku, math.MaxInt64, math.MaxInt64, true, offPeak, math.MaxInt64},
+		{"nothing", haiku, 0, 0, true, offPeak, 0},
+	} {
+		if got := Worst(c.model, c.input, c.output, c.long, c.at); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+		for _, part := range []int64{0, c.input / 3, c.input} {
+			u := &ktmsv1.TokensUsage{Input: c.input, Output: c.output, CacheWrite: part, CacheRead: c.input - part}
+			if c.long {
+				u.CacheWrite, u.CacheWrite_1H = 0, part
+			}
+			if cost := Cost(c.model, u, c.at, Interactive); cost > c.want {
+				t.Errorf("%s: a call of that size costs %d, more than its worst case %d", c.name, cost, c.want)
+			}
+		}
+	}
+}
