@@ -27,14 +27,18 @@ type Rate struct {
 	Scale int64
 }
 
-// Of is the rate of limit units per period, of which burst+1 go at once. The limit has to be positive and the period at
-// least a microsecond; a negative burst is none.
+// Of is the rate of limit units per period, of which burst+1 go at once. The limit has to be positive and the period from
+// a microsecond to a year; a negative burst is none. Amounts are rounded up to whole units of the Scale where the limit is
+// above what can be counted exactly, 37 million a minute. As many go at once at most.
 func Of(limit, burst int64, period time.Duration) Rate {
 	r := Rate{Limit: limit, Period: period.Microseconds(), Capacity: satAdd(max(burst, 0), 1), Scale: 1}
-	if most := int64(maxBacklog/2) / r.Period; max(r.Limit, r.Capacity) > most {
-		r.Scale = (max(r.Limit, r.Capacity)-1)/most + 1
-		r.Limit, r.Capacity = max(r.Limit/r.Scale, 1), max(r.Capacity/r.Scale, 1)
+	most := int64(maxBacklog/2) / r.Period
+	if r.Limit > most {
+		r.Scale = (r.Limit-1)/most + 1
+		r.Limit, r.Capacity = r.Limit/r.Scale, max(r.Capacity/r.Scale, 1)
 	}
+	// An enormous burst is cut rather than scaled: it must not make a small limit coarse.
+	r.Capacity = min(r.Capacity, most)
 	return r
 }
 
