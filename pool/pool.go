@@ -52,7 +52,12 @@ type Window struct {
 
 // Key makes a counter's key out of its parts, which may hold anything.
 func Key(parts ...string) string {
+	length := len(parts)
+	for _, part := range parts {
+		length += len(part)
+	}
 	var key strings.Builder
+	key.Grow(length)
 	for i, part := range parts {
 		if i > 0 {
 			key.WriteByte(':')
