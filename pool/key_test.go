@@ -23,7 +23,7 @@ func TestKeyReadable(t *testing.T) {
 	}
 }
 
-// TestKeyTellsApart makes keys of all short lists of parts out of the characters that matter, and of many random ones.
+// TestKeyTellsApart makes keys of many short lists of parts out of the characters that matter, and of random ones.
 func TestKeyTellsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
@@ -37,9 +37,9 @@ func TestKeyTellsApart(t *testing.T) {
 		}
 		seen[key] = slices.Clone(parts)
 	}
-	alphabet := []string{":", "%", ".", " ", "a", "3", "\x00"}
+	alphabet := []string{":", "%", "3", "a", "."} // of which an escaped colon is made: %3a.
 	words := []string{""}
-	for from, length := 0, 1; length <= 3; length++ {
+	for from, length := 0, 1; length <= 4; length++ {
 		to := len(words)
 		for _, word := range words[from:to] {
 			for _, letter := range alphabet {
@@ -48,14 +48,15 @@ func TestKeyTellsApart(t *testing.T) {
 		}
 		from = to
 	}
-	for _, first := range words {
+	for i, first := range words {
 		check([]string{first})
-		for _, second := range words {
+		for _, second := range words[:min(i, 40)] {
 			check([]string{first, second})
+			check([]string{second, first})
 		}
 	}
 	random := rand.New(rand.NewPCG(1, 0))
-	for range 100_000 {
+	for range 20_000 {
 		parts := make([]string, 1+random.IntN(4))
 		for i := range parts {
 			for range random.IntN(5) {
@@ -65,7 +66,7 @@ func TestKeyTellsApart(t *testing.T) {
 		}
 		check(parts)
 	}
-	if len(seen) < 250_000 {
+	if len(seen) < 75_000 {
 		t.Errorf("only %d keys were compared", len(seen))
 	}
 }

@@ -64,7 +64,7 @@ func integer(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 // TestExact compares every answer with the fractions, over random rates and random costs and corrections.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(300) {
+	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		limits := []int64{1, 2, 7, 60, 1000, 999_983, 30_000_000}
 		periods := []time.Duration{time.Second, time.Minute, time.Minute, time.Minute + time.Microsecond}

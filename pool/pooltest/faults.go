@@ -113,8 +113,7 @@ var faults = []struct {
 	{"an admission of nothing fits at the cap", func(m pool.Meter, clock *Clock) pool.Meter {
 		return faulty{Meter: m, admit: func(ctx context.Context, id pool.ID, ttl time.Duration, charges []pool.Charge) ([]pool.Booking, error) {
 			bookings, err := m.Admit(ctx, id, ttl, charges)
-			var refusal *pool.Refusal
-			if errors.As(err, &refusal) && !slices.ContainsFunc(charges, func(c pool.Charge) bool { return c.Amount > 0 }) {
+			if _, refused := errors.AsType[*pool.Refusal](err); refused && !slices.ContainsFunc(charges, func(c pool.Charge) bool { return c.Amount > 0 }) {
 				for _, c := range charges {
 					standings, err := m.Read(ctx, []pool.Charge{c})
 					if err != nil {
@@ -130,8 +129,7 @@ var faults = []struct {
 	{"a refusal tells of the first alone", func(m pool.Meter, clock *Clock) pool.Meter {
 		return faulty{Meter: m, admit: func(ctx context.Context, id pool.ID, ttl time.Duration, charges []pool.Charge) ([]pool.Booking, error) {
 			bookings, err := m.Admit(ctx, id, ttl, charges)
-			var refusal *pool.Refusal
-			if errors.As(err, &refusal) {
+			if refusal, refused := errors.AsType[*pool.Refusal](err); refused {
 				refusal.Refused = refusal.Refused[:1]
 			}
 			return bookings, err
@@ -249,8 +247,7 @@ func stretch(m pool.Meter, clock *Clock) pool.Meter {
 			for i, c := range charges[:len(bookings)] {
 				bookings[i] = pool.Booking{Charge: c, Standing: lie(bookings[i].Standing, c)}
 			}
-			var refusal *pool.Refusal
-			if errors.As(err, &refusal) {
+			if refusal, refused := errors.AsType[*pool.Refusal](err); refused {
 				for i, r := range refusal.Refused {
 					c := charges[slices.IndexFunc(charges, func(c pool.Charge) bool { return c.Key == r.Key })]
 					r.Charge, r.Standing = c, lie(r.Standing, c)

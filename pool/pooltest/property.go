@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/ai-process/ktms/pool"
@@ -61,7 +62,7 @@ type run struct {
 
 // begin chooses the counters and the hour.
 func (r *run) begin() {
-	key := func(name string) string { return pool.Key("property", fmt.Sprint(r.seed), name) }
+	key := func(name string) string { return pool.Key("property", strconv.FormatInt(r.seed, 10), name) }
 	window := func(name string, span pool.Span, limit, grace int64) pool.Charge {
 		return pool.Charge{Key: key(name), Reason: name, Window: pool.Window{Limit: limit, Grace: grace, Span: span}}
 	}

@@ -162,9 +162,9 @@ func testConcurrent(t *testing.T, opener Opener) {
 // testConcurrentEnds lets everything happen at once: admissions, renewals, settles, voids, debits and reads. Each caller
 // tries until it was served.
 func testConcurrentEnds(t *testing.T, opener Opener) {
-	const callers, rounds, cap = 16, 40, 10
+	const callers, rounds, most = 16, 40, 10
 	h := opener.open(t)
-	day, inFlight := within("day", 1<<40, pool.Day), within("in-flight", cap, pool.Month)
+	day, inFlight := within("day", 1<<40, pool.Day), within("in-flight", most, pool.Month)
 	ids := make([][rounds]pool.ID, callers)
 	for i := range ids {
 		for j := range rounds {
@@ -184,8 +184,8 @@ func testConcurrentEnds(t *testing.T, opener Opener) {
 						return
 					}
 				}
-				if s, err := h.Read(t.Context(), []pool.Charge{inFlight}); err != nil || s[0].Reserved > cap || s[0].Reserved < 3 {
-					t.Errorf("%+v in flight, want from 3 to %d: %v", s, cap, err)
+				if s, err := h.Read(t.Context(), []pool.Charge{inFlight}); err != nil || s[0].Reserved > most || s[0].Reserved < 3 {
+					t.Errorf("%+v in flight, want from 3 to %d: %v", s, most, err)
 				}
 				if err := h.Renew(t.Context(), []pool.Renewal{{ID: id, Bookings: bookings}}, lease); err != nil {
 					t.Error(err)

@@ -102,9 +102,9 @@ func testWindowLarge(t *testing.T, opener Opener) {
 
 // testWindowHammered calls ten times a second, refused calls included, across a dozen edges.
 func testWindowHammered(t *testing.T, opener Opener) {
-	const span, cap = 5 * time.Second, 3
+	const span, most = 5 * time.Second, 3
 	h := opener.open(t)
-	charge := within("cap", cap, pool.Every(span))
+	charge := within("cap", most, pool.Every(span))
 	edge := noon.Truncate(span).Add(span)
 	for range 12 {
 		admitted := 0
@@ -117,15 +117,15 @@ func testWindowHammered(t *testing.T, opener Opener) {
 				if admitted == 2 { // the others stay in flight beyond the edge
 					h.settle(id, bookings, 1)
 				}
-			case admitted < cap:
-				t.Fatalf("%s: refused after %d, want %d", h.clock.Now(), admitted, cap)
+			case admitted < most:
+				t.Fatalf("%s: refused after %d, want %d", h.clock.Now(), admitted, most)
 			case refusal.Refused[0].RetryAfter != left:
 				t.Fatalf("%s: refused for %s, want %s", h.clock.Now(), refusal.Refused[0].RetryAfter, left)
 			}
 			h.clock.Advance(100 * time.Millisecond)
 		}
-		if admitted != cap {
-			t.Fatalf("%d admitted before %s, want %d", admitted, edge, cap)
+		if admitted != most {
+			t.Fatalf("%d admitted before %s, want %d", admitted, edge, most)
 		}
 		h.clock.Set(edge.Add(-time.Microsecond))
 		if r := h.refuse(charge)[0]; r.RetryAfter != time.Microsecond {
