@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"os"
 	"reflect"
@@ -45,6 +46,15 @@ type config struct {
 	MigrateTimeout time.Duration `env:"MIGRATE_TIMEOUT" envDefault:"3m"`
 	BootstrapKey   string        `env:"BOOTSTRAP_ADMIN_KEY"`
 
+	RedisAddr     string        `env:"REDIS_ADDR"`
+	RedisPassword string        `env:"REDIS_PASSWORD"`
+	RedisDB       int           `env:"REDIS_DB" envDefault:"0"`
+	RedisPrefix   string        `env:"REDIS_KEY_PREFIX"`
+	RedisTimeout  time.Duration `env:"REDIS_TIMEOUT" envDefault:"500ms"`
+	BudgetGrace   float64       `env:"BUDGET_GRACE_MARGIN" envDefault:"0.05"`
+	SpendFailMode string        `env:"SPEND_LIMITS_FAIL_MODE" envDefault:"open"`
+	OutputReserve int64         `env:"SPEND_DEFAULT_OUTPUT_RESERVE_TOKENS" envDefault:"4096"`
+
 	BreakerEnabled   bool          `env:"CIRCUIT_BREAKER_ENABLED" envDefault:"true"`
 	BreakerThreshold int           `env:"CIRCUIT_BREAKER_FAIL_THRESHOLD" envDefault:"5"`
 	BreakerCooldown  time.Duration `env:"CIRCUIT_BREAKER_COOLDOWN" envDefault:"30s"`
@@ -73,15 +83,23 @@ type config struct {
 	places []place
 }
 
+// What SPEND_LIMITS_FAIL_MODE may be.
+const (
+	spendOpen   = "open"
+	spendClosed = "closed"
+)
+
+// maxGrace is the largest part of a budget that may be overdrawn: more would be another budget.
+const maxGrace = 1
+
 // unbuilt are variables of the manual whose feature this release does not have. Setting one is said at start rather
 // than ignored; the guarded ones would leave an operator unprotected, so they are refused.
 var unbuilt = []struct {
 	name    string
 	guarded bool
 }{
-	{"REDIS_ADDR", false}, {"USAGE_COLLECTOR_HOST", false}, {"SENTRY_DSN", false}, {"OTEL_EXPORTER_OTLP_ENDPOINT", false},
-	{"CACHE_ENABLED", false}, {"SEMANTIC_CACHE_ENABLED", false}, {"SPEND_LIMITS_FAIL_MODE", true},
-	{"GUARDRAILS_ENABLED", true}, {"GUARDRAILS_LATENT_ENABLED", true},
+	{"USAGE_COLLECTOR_HOST", false}, {"SENTRY_DSN", false}, {"OTEL_EXPORTER_OTLP_ENDPOINT", false},
+	{"CACHE_ENABLED", false}, {"SEMANTIC_CACHE_ENABLED", false}, {"GUARDRAILS_ENABLED", true}, {"GUARDRAILS_LATENT_ENABLED", true},
 }
 
 // readConfig reads the environment and reports every mistake in it at once.
@@ -123,7 +141,8 @@ func readConfig(dev bool) (config, error) {
 		{"DB_MAX_CONNS", int64(cfg.MaxConns)}, {"DB_TIMEOUT", int64(cfg.DBTimeout)},
 		{"ROUTING_RELOAD_SECONDS", int64(cfg.ReloadSeconds)}, {"MIGRATE_TIMEOUT", int64(cfg.MigrateTimeout)},
 		{"CIRCUIT_BREAKER_FAIL_THRESHOLD", int64(cfg.BreakerThreshold)}, {"CIRCUIT_BREAKER_COOLDOWN", int64(cfg.BreakerCooldown)},
-		{"UPSTREAM_CONNECT_TIMEOUT", int64(cfg.ConnectTimeout)},
+		{"UPSTREAM_CONNECT_TIMEOUT", int64(cfg.ConnectTimeout)}, {"REDIS_TIMEOUT", int64(cfg.RedisTimeout)},
+		{"SPEND_DEFAULT_OUTPUT_RESERVE_TOKENS", cfg.OutputReserve},
 	} {
 		if positive.value <= 0 && !unread[positive.name] {
 			wrong("%s must be greater than 0", positive.name)
@@ -135,11 +154,17 @@ func readConfig(dev bool) (config, error) {
 	}{
 		{"DB_MIN_CONNS", int64(cfg.MinConns)}, {"AUTH_STALE_IF_ERROR", int64(cfg.StaleIfError)},
 		{"UPSTREAM_REQUEST_TIMEOUT", int64(cfg.UpstreamTimeout)}, {"UPSTREAM_FIRST_BYTE_TIMEOUT", int64(cfg.FirstByteTimeout)},
-		{"UPSTREAM_SILENCE_TIMEOUT", int64(cfg.SilenceTimeout)}, {"VENDOR_COOLDOWN_MAX", int64(cfg.MaxPause)},
+		{"UPSTREAM_SILENCE_TIMEOUT", int64(cfg.SilenceTimeout)}, {"REDIS_DB", int64(cfg.RedisDB)}, {"VENDOR_COOLDOWN_MAX", int64(cfg.MaxPause)},
 	} {
 		if atLeastZero.value < 0 {
 			wrong("%s must not be negative", atLeastZero.name)
 		}
+	}
+	if cfg.SpendFailMode != spendOpen && cfg.SpendFailMode != spendClosed {
+		wrong("SPEND_LIMITS_FAIL_MODE must be open or closed, not %q", cfg.SpendFailMode)
+	}
+	if math.IsNaN(cfg.BudgetGrace) || cfg.BudgetGrace > maxGrace {
+		wrong("BUDGET_GRACE_MARGIN is a part of the budget, such as 0.05 for 5%%, and at most %d", maxGrace)
 	}
 	if cfg.SeedClientKey != "" && !strings.HasPrefix(cfg.SeedClientKey, access.KeyPrefix) {
 		wrong("SEED_CLIENT_KEY must start with %s", access.KeyPrefix)
@@ -159,13 +184,13 @@ func readConfig(dev bool) (config, error) {
 	return cfg, errors.Join(mistakes...)
 }
 
-// wanted reports whether a variable asks for its feature: false in any spelling, and the spend limits' default, do not.
+// wanted reports whether a variable asks for its feature: false in any spelling does not.
 func wanted(name string) bool {
 	set := os.Getenv(name)
 	if on, err := strconv.ParseBool(set); err == nil {
 		return on
 	}
-	return set != "" && (name != "SPEND_LIMITS_FAIL_MODE" || set != "open")
+	return set != ""
 }
 
 // parseMistakes says in plain words which variables could not be read.
@@ -187,7 +212,7 @@ func parseMistakes(err error) (mistakes []error, unread map[string]bool) {
 			name = field.Tag.Get("env")
 		}
 		unread[name] = true
-		want := map[string]string{"time.Duration": "a duration such as 30s or 5m", "bool": "true or false"}[failed.Type.String()]
+		want := map[string]string{"time.Duration": "a duration such as 30s or 5m", "bool": "true or false", "float64": "a number such as 0.05"}[failed.Type.String()]
 		if want == "" {
 			want = "a whole number"
 		}

@@ -76,9 +76,10 @@ func TestReadConfig_EveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadConfig_AnUnbuiltFeatureThatIsOffIsFine(t *testing.T) {
+func TestReadConfig_EachValueIsChecked(t *testing.T) {
 	for variable, values := range map[string]map[string]bool{
-		"SPEND_LIMITS_FAIL_MODE": {"open": true, "closed": false},
+		"SPEND_LIMITS_FAIL_MODE": {"open": true, "closed": true, "ajar": false},
+		"BUDGET_GRACE_MARGIN":    {"0": true, "-1": true, "0.05": true, "NaN": false, "5": false, "little": false},
 		"GUARDRAILS_ENABLED":     {"false": true, "0": true, "FALSE": true, "true": false, "1": false},
 		"SEED_CLIENT_KEY":        {"ktms_mine": true, "mine": false},
 	} {

@@ -40,12 +40,12 @@ func serveDev(ctx context.Context, cfg config, stdout, stderr io.Writer) error {
 				addr.variable, *addr.value)
 		}
 	}
-	for _, variable := range []string{"DATABASE_URL", "KTMS_ENCRYPTION_KEYS", "LLMPROXY_ENCRYPTION_KEYS"} {
+	for _, variable := range []string{"DATABASE_URL", "REDIS_ADDR", "KTMS_ENCRYPTION_KEYS", "LLMPROXY_ENCRYPTION_KEYS"} {
 		if os.Getenv(variable) != "" {
 			fmt.Fprintf(stdout, "ktms-server dev: %s is ignored, dev keeps its data in %s/\n", variable, devDir)
 		}
 	}
-	cfg.LegacyKeys = ""
+	cfg.LegacyKeys, cfg.RedisAddr = "", ""
 	if err := prepareDevDir(&cfg); err != nil {
 		return err
 	}

@@ -30,12 +30,12 @@ func TestEnvExampleListsEveryVariable(t *testing.T) {
 	compareVariables(t, "env.example", variablesOfExample(t), variablesOfConfig(t))
 }
 
-// unlisted are reasons that no caller of this release receives: two belong to features to come, and who cancels a call
+// unlisted are reasons that no caller of this release receives: one belongs to a feature to come, and who cancels a call
 // does not wait for its answer.
-var unlisted = []status.Reason{status.GuardrailViolation, status.RequestTooLarge, status.Canceled}
+var unlisted = []status.Reason{status.GuardrailViolation, status.Canceled}
 
 // reasonRow is "| `reason`, `reason` | HTTP status | RPC code |".
-var reasonRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| ([0-9]{3}) \\| ([A-Z_]+) \\|")
+var reasonRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z_:]+`(?:, )?)+) \\| ([0-9]{3}) \\| ([A-Z_]+) \\|")
 
 // TestReadmeListsEveryReason holds the table of errors in README.md to the error contract.
 func TestReadmeListsEveryReason(t *testing.T) {

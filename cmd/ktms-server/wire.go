@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/memory"
+	"github.com/ai-process/ktms/pool/redis"
 	"github.com/ai-process/ktms/server"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/store"
@@ -56,6 +59,16 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 			st.Close()
 		}
 	}()
+	metrics := server.NewMetrics()
+	meter, closeMeter, err := openMeter(cfg, log, metrics)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeMeter()
+		}
+	}()
 	speaking := dialects(transport.Limits{Connect: cfg.ConnectTimeout, FirstByte: cfg.FirstByteTimeout, Silence: cfg.SilenceTimeout})
 	if cfg.AutoSeed {
 		if err := seedStore(ctx, st, keyring, seedPlan(ctx, cfg, log), cfg.dev, stderr); err != nil {
@@ -67,7 +80,8 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 		breaker.Threshold = 0
 	}
 	s, err = server.New(ctx, server.Options{
-		Store: st, Sealer: keyring, Vendors: speaking, Version: buildVersion(), Log: log, Metrics: server.NewMetrics(),
+		Store: st, Sealer: keyring, Vendors: speaking, Version: buildVersion(), Log: log, Metrics: metrics, Meter: meter,
+		Limits:   server.Limits{SpendClosed: cfg.SpendFailMode == spendClosed, Grace: cfg.BudgetGrace, OutputReserve: cfg.OutputReserve},
 		GRPCAddr: cfg.GRPCAddr, HTTPAddr: cfg.HTTPAddr, MetricsAddr: cfg.MetricsAddr,
 		APIEnabled: cfg.APIEnabled, APITimeout: cfg.APITimeout, MaxBody: cfg.MaxBody, MaxMessage: cfg.MaxMessage,
 		CORSOrigins: cfg.CORSOrigins, ReflectionRequiresKey: cfg.ReflectionKey, LegacyHeaders: cfg.LegacyHeaders,
@@ -78,7 +92,28 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, st.Close, nil
+	return s, func() {
+		closeMeter()
+		st.Close()
+	}, nil
+}
+
+// openMeter picks where limits are counted: in Redis, which replicas share, or in this process.
+func openMeter(cfg config, log *slog.Logger, metrics *server.Metrics) (meter pool.Meter, closeMeter func(), err error) {
+	if cfg.RedisAddr == "" {
+		if !cfg.dev {
+			log.Info("REDIS_ADDR is not set: limits are counted in this process alone, which is right for one replica")
+		}
+		return memory.New(memory.Options{}), func() {}, nil
+	}
+	client, err := redis.New(redis.Options{
+		Addr: cfg.RedisAddr, Password: cfg.RedisPassword, DB: cfg.RedisDB, KeyPrefix: cfg.RedisPrefix, Timeout: cfg.RedisTimeout,
+		Log: log, Failed: func(operation string) { metrics.DependencyFailed(server.DependencyRedis, operation) },
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("REDIS_ADDR: %w", err)
+	}
+	return client.Meter(), client.Close, nil
 }
 
 // openStore picks the database by its URL.
