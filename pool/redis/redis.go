@@ -58,7 +58,7 @@ type Client struct {
 	running sync.WaitGroup
 	current *connection
 
-	requests requests
+	requests requestPool
 }
 
 // New returns a client that connects in the background, so that a server may start before its Redis does. The error says

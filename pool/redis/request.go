@@ -20,10 +20,10 @@ type words struct {
 	cut  []string
 }
 
-// requests are used again.
-type requests struct{ pool sync.Pool }
+// requestPool keeps requests to be used again.
+type requestPool struct{ pool sync.Pool }
 
-func (r *requests) get(spell keys) *request {
+func (r *requestPool) get(spell keys) *request {
 	if used, ok := r.pool.Get().(*request); ok {
 		used.spell = spell
 		return used
@@ -32,7 +32,7 @@ func (r *requests) get(spell keys) *request {
 }
 
 // put takes back what nobody uses any more.
-func (r *requests) put(used *request) { r.pool.Put(used) }
+func (r *requestPool) put(used *request) { r.pool.Put(used) }
 
 // begin forgets the former content.
 func (r *request) begin() {
