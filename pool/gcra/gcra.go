@@ -107,11 +107,7 @@ func (l Level) Wait(r Rate, cost int64) (wait time.Duration, never bool) {
 
 // Remaining is how many of the caller's units fit now.
 func (l Level) Remaining(r Rate) int64 {
-	left := max(r.Full()-l.Backlog, 0) / r.Period
-	if left > math.MaxInt64/r.Scale {
-		return math.MaxInt64
-	}
-	return left * r.Scale
+	return max(r.Full()-l.Backlog, 0) / r.Period * r.Scale
 }
 
 // Reset is how long until nothing is left to drain.
@@ -119,12 +115,8 @@ func (l Level) Reset(r Rate) time.Duration { return micros(ceil(l.Backlog, r.Lim
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-func micros(n int64) time.Duration {
-	if n > math.MaxInt64/int64(time.Microsecond) {
-		return math.MaxInt64
-	}
-	return time.Duration(n) * time.Microsecond
-}
+// micros is a time in microseconds, which a backlog keeps below the 292 years that a Duration holds.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 func satAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {

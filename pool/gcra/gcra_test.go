@@ -182,7 +182,7 @@ func TestEnormous(t *testing.T) {
 						}
 					}
 				}
-				if got := (Level{}).Remaining(rate); got < rate.Capacity {
+				if got := (Level{}).Remaining(rate); got < rate.Capacity || got > max(satAdd(max(burst, 0), 1), rate.Scale) {
 					t.Errorf("%+v: %d remain of all", rate, got)
 				}
 				if wait := full.Reset(rate); wait <= 0 {

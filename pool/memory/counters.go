@@ -85,8 +85,7 @@ func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
 		return
 	}
 	if w := k.windows[windowName{b.Key, b.Start.UnixMicro()}]; w != nil {
-		w.expire(now)
-		w.renew(id, ends)
+		w.renew(id, now, ends)
 	}
 }
 
@@ -102,7 +101,6 @@ func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
 		return
 	}
 	w := k.window(windowName{a.Key, a.Start.UnixMicro()}, end.UnixMicro())
-	w.expire(now)
 	w.release(id)
 	w.settled += a.Came
 }

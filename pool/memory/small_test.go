@@ -90,7 +90,30 @@ func TestSweepsSeldom(t *testing.T) {
 			sweeps, at = sweeps+1, m.counters.sweepAt
 		}
 	}
-	if len(m.counters.windows) != 20_000 || sweeps > 5 {
-		t.Errorf("%d windows were swept %d times, want 20000 and at most 5", len(m.counters.windows), sweeps)
+	if len(m.counters.windows) != 20_000 || sweeps > 5 || at < 20_000 {
+		t.Errorf("%d windows were swept %d times, next at %d, want 20000, at most 5 and later", len(m.counters.windows), sweeps, at)
+	}
+}
+
+// TestSweepsDrained: a rate goes when it is drained, and not before.
+func TestSweepsDrained(t *testing.T) {
+	t.Parallel()
+	clock := pooltest.NewClock(noon)
+	m := New(Options{Now: clock.Now})
+	charge := pool.Charge{Key: "rate", Amount: 2, Rate: pool.Rate{Limit: 7, Per: time.Minute, Burst: 6}}
+	if _, err := m.Admit(t.Context(), "call", time.Minute, []pool.Charge{charge}); err != nil {
+		t.Fatal(err)
+	}
+	const drains = 17_142_858 * time.Microsecond // two sevenths of a minute, rounded up
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{drains - time.Microsecond, 1}, {drains, 0}} {
+		clock.Set(noon.Add(c.after))
+		m.counters.sweepAt = 0
+		m.counters.sweep(m.micros())
+		if got := len(m.counters.rates); got != c.want {
+			t.Errorf("after %s %d rates are kept, want %d", c.after, got, c.want)
+		}
 	}
 }

@@ -46,9 +46,9 @@ func (w *window) take(id pool.ID, amount, ends int64) {
 	w.soonest = min(w.soonest, ends)
 }
 
-// renew lets a lease end at another instant, if there is one.
-func (w *window) renew(id pool.ID, ends int64) {
-	if l, live := w.leases[id]; live {
+// renew lets a lease end at another instant, unless it is over.
+func (w *window) renew(id pool.ID, now, ends int64) {
+	if l, found := w.leases[id]; found && l.ends > now {
 		w.leases[id] = lease{amount: l.amount, ends: ends}
 		w.soonest = min(w.soonest, ends)
 	}

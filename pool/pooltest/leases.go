@@ -16,6 +16,7 @@ var leaseTests = []test{
 	{"stay settled", testLeaseRenewedSettled},
 	{"do not follow into the next window", testLeaseEdge},
 	{"count in full when settled after their end", testLeaseSettledLate},
+	{"are one for each id", testLeaseTwice},
 }
 
 func testLeaseEnds(t *testing.T, opener Opener) {
@@ -158,4 +159,27 @@ func testLeaseSettledLate(t *testing.T, opener Opener) {
 	h.refuse(of(0, charge))
 	h.settle(other, live, 0)
 	h.wantUse(charge, 80, 0)
+}
+
+// testLeaseTwice admits once more what was admitted already, as one does who got no answer.
+func testLeaseTwice(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := of(40, within("cap", 100, pool.Day))
+	for range 2 {
+		if _, err := h.Admit(t.Context(), "call", lease, []pool.Charge{charge}); err != nil {
+			t.Fatal(err)
+		}
+		h.wantUse(charge, 0, 40)
+		h.clock.Advance(lease / 2)
+	}
+	h.wantUse(charge, 0, 40) // until a lease after the second
+	h.clock.Advance(lease / 2)
+	h.wantUse(charge, 0, 0)
+	for range 2 {
+		if _, err := h.Admit(t.Context(), "other", lease, []pool.Charge{charge}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.settle("other", []pool.Booking{{Charge: charge, Standing: h.read(charge)}}, 30)
+	h.wantUse(charge, 30, 0)
 }
