@@ -117,3 +117,29 @@ func TestSweepsDrained(t *testing.T) {
 		}
 	}
 }
+
+// TestSweepsAfterAll: counters are begun by settlements and debits, too.
+func TestSweepsAfterAll(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(m *Meter, id pool.ID, charge pool.Charge, start time.Time) error{
+		"settle": func(m *Meter, id pool.ID, charge pool.Charge, start time.Time) error {
+			return m.Settle(t.Context(), id, []pool.Actual{{Booking: pool.Booking{Charge: charge, Standing: pool.Standing{Start: start}}, Came: 1}})
+		},
+		"debit": func(m *Meter, id pool.ID, charge pool.Charge, _ time.Time) error {
+			return m.Debit(t.Context(), id, []pool.Charge{charge})
+		},
+	} {
+		clock := pooltest.NewClock(noon)
+		m := New(Options{Now: clock.Now})
+		charge := pool.Charge{Key: "window", Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Every(10 * time.Second)}}
+		for i := range 3 * sweepFrom {
+			if err := begin(m, pool.ID(strconv.Itoa(i)), charge, clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(10 * time.Second)
+		}
+		if got := len(m.counters.windows); got > sweepFrom {
+			t.Errorf("%s: %d windows are kept, want at most %d", name, got, sweepFrom)
+		}
+	}
+}

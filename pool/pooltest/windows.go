@@ -206,13 +206,13 @@ func testWindowMemory(t *testing.T, opener Opener) {
 	began := h.clock.Now()
 	end := bookings[0].Start.Add(5 * time.Second)
 
-	h.clock.Set(end.Add(pool.WindowMemory - time.Millisecond))
+	h.clock.Set(end.Add(pool.WindowMemory - time.Microsecond))
 	h.settle(early, bookings, 15)
 	h.clock.Set(began)
 	if s := h.read(charge); s.Settled != 15 {
 		t.Errorf("what was settled in time left %+v, want 15 settled", s)
 	}
-	h.clock.Set(end.Add(pool.WindowMemory + time.Millisecond))
+	h.clock.Set(end.Add(pool.WindowMemory))
 	h.settle(late, bookings, 15)
 	h.wantUse(charge, 0, 0)
 	h.clock.Set(began)
