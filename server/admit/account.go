@@ -22,10 +22,12 @@ type Call struct {
 	Limits Limits
 	// Input estimates the prompt in tokens. It is asked once at most, and only under a limit that needs it.
 	Input func() int64
-	// MaxOutput is the most tokens of answer that the caller allows, over all choices; 0 is no bound.
+	// Choices is how many answers are asked for; 0 is one.
+	Choices int64
+	// MaxOutput is the most tokens of one answer that the caller allows; 0 is no bound.
 	MaxOutput int64
-	// Output is the most tokens of answer that a target gives, over all choices, or 0 where nothing bounds them. A nil
-	// Output is of a call without an answer to pay for.
+	// Output is the most tokens of one answer that a target gives, or 0 where nothing bounds them. A nil Output is of a
+	// call without an answer to pay for.
 	Output func(vendors.Target) int64
 	// LongCache: the prompt may be written to an hour's cache.
 	LongCache bool
@@ -63,14 +65,29 @@ func (a *Account) input() int64 {
 	return a.estimated
 }
 
+// output is the most tokens that all answers of a target may have, as far as anybody can tell.
 func (a *Account) output(target vendors.Target) int64 {
 	if a.call.Output == nil {
 		return 0
 	}
-	if most := a.call.Output(target); most > 0 {
-		return most
+	each := a.call.Output(target)
+	if each == 0 {
+		each = within(a.c.options.OutputReserve, target.MaxOutputTokens)
 	}
-	return a.c.options.OutputReserve
+	return each * max(a.call.Choices, 1)
+}
+
+// allowed is the most tokens of all answers by what the caller allows a model that has no more than most; 0 is no bound.
+func (a *Account) allowed(most int64) int64 {
+	return within(a.call.MaxOutput, most) * max(a.call.Choices, 1)
+}
+
+// within is a number of tokens, or the most that a model has where that is known and less.
+func within(tokens, most int64) int64 {
+	if most > 0 {
+		return min(tokens, most)
+	}
+	return tokens
 }
 
 func (a *Account) user() string {

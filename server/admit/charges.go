@@ -123,7 +123,7 @@ func (a *Account) budgetCharges(into []pool.Charge, m *ktmsv1.ModelSpec) []pool.
 	} {
 		if budget.limit > 0 {
 			into = add(into, pool.Charge{Key: pool.Key("tokens", budget.kind, name(budget.subject), m.GetId()),
-				Reason: string(budget.reason), Amount: amount(a.input() + a.call.MaxOutput),
+				Reason: string(budget.reason), Amount: amount(a.input() + a.allowed(m.GetMaxOutputTokens())),
 				Window: pool.Window{Limit: budget.limit, Grace: a.c.grace(budget.limit), Span: pool.Day}})
 		}
 	}

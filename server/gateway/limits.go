@@ -11,12 +11,11 @@ import (
 
 // limited is what limits need to know of a text call.
 func (s *Service) limited(c *call, table *routing.Table) admit.Call {
-	choices := int64(max(c.req.GetN(), 1))
 	asked := int64(c.req.GetMaxOutputTokens())
 	return admit.Call{
 		ID: c.id, Caller: c.caller, UserID: c.req.GetAttributes()[routing.AttrUserID], Limits: table, Input: c.input,
-		MaxOutput: asked * choices,
-		Output:    func(target vendors.Target) int64 { return s.longest(target, c.req, asked) * choices },
+		Choices: int64(c.req.GetN()), MaxOutput: asked,
+		Output:    func(target vendors.Target) int64 { return s.longest(target, c.req, asked) },
 		LongCache: longCache(c.req),
 	}
 }
