@@ -8,6 +8,7 @@
 -- {ELSEWHEN, now} when now is not in one of the windows.
 
 local kept, id, ends = tonumber(ARGV[2]), ARGV[3], now + ARGV[4]
+local ends_word = word(ends)
 local reply, books = {DONE, now}, {}
 
 local function rate(key, limit, room, cost)
@@ -19,13 +20,15 @@ local function rate(key, limit, room, cost)
   end
 end
 
-local function window(sums, leases, forgotten, ceiling, amount)
-  local settled, reserved, found = sums_of(sums)
-  local over = lapsed(leases, reserved)
-  if over > 0 then
+local function window(sums, leases, forgotten, ceiling, booked)
+  local amount = tonumber(booked)
+  local settled, reserved, soonest, found = sums_of(sums)
+  if reserved > 0 and soonest <= now then
+    local over
+    over, soonest = lapsed(leases, reserved)
     reserved = reserved - over
-    call('HSET', sums, 'r', reserved)
-    call('ZREMRANGEBYSCORE', leases, '-inf', now)
+    call('HSET', sums, 'r', word(reserved), 'x', word(soonest))
+    call('ZREMRANGEBYSCORE', leases, '-inf', now_word)
   end
   reply[#reply + 1] = settled
   reply[#reply + 1] = reserved
@@ -33,11 +36,15 @@ local function window(sums, leases, forgotten, ceiling, amount)
   if amount > 0 then
     books[#books + 1] = function()
       -- An id that is used twice has one lease, so that it reserves once.
-      if call('ZADD', leases, ends, string.format('%.0f:%s', amount, id)) == 0 then return end
-      call('HSET', sums, 'r', reserved + amount)
-      -- A window's life is set once. A lease that was the last one before took the set with it.
+      if call('ZADD', leases, ends_word, booked .. ':' .. id) == 0 then return end
+      if reserved == 0 or ends < soonest then
+        call('HSET', sums, 'r', word(reserved + amount), 'x', ends_word)
+      else
+        call('HSET', sums, 'r', word(reserved + amount))
+      end
+      -- A window's life is set once, that of the leases each time that there was none.
       if not found then expire_window(sums, forgotten) end
-      if reserved == 0 or over > 0 then expire_window(leases, forgotten) end
+      if reserved == 0 then expire_window(leases, forgotten) end
     end
   end
 end
@@ -50,7 +57,7 @@ while k <= #KEYS do
   else
     local starts, over = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     if now < starts or now >= over then return {ELSEWHEN, now} end
-    window(KEYS[k], KEYS[k + 1], over + kept, ARGV[a + 3] + ARGV[a + 4], tonumber(ARGV[a + 5]))
+    window(KEYS[k], KEYS[k + 1], over + kept, ARGV[a + 3] + ARGV[a + 4], ARGV[a + 5])
     k, a = k + 2, a + 6
   end
 end

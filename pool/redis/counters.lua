@@ -5,6 +5,10 @@
 
 local call = redis.call
 
+-- word writes a number out. Redis would, but takes longer for it than for most commands. There are machines on which %d
+-- is of 32 bits.
+local function word(n) return string.format('%.0f', n) end
+
 local now = tonumber(ARGV[1])
 -- What keys outlive their use by, in milliseconds. On a test's clock they have to last while the test does.
 local spare = 3600000
@@ -12,6 +16,8 @@ if not now then
   local time = call('TIME')
   now, spare = time[1] * 1000000 + time[2], 1
 end
+
+local now_word = word(now)
 
 -- The first number of every reply.
 local REFUSED, DONE, ELSEWHEN = 0, 1, 2
@@ -35,34 +41,32 @@ local function keep_backlog(key, limit, backlog)
     return
   end
   local drains = math.ceil(backlog / limit / 1000)
-  call('SET', key, string.format('%.0f %.0f', now, backlog), 'PX', drains + spare)
+  call('SET', key, now_word .. ' ' .. word(backlog), 'PX', word(drains + spare))
 end
 
--- A window is a hash of what is settled (s) and reserved (r), and a sorted set of leases: "amount:id" by the instant at
--- which each is over.
+-- A window is a sorted set of leases, "amount:id" by the instant at which each is over, and a hash of what is settled
+-- (s), what is reserved (r), and an instant before which no lease is over (x). Only from then on leases are looked at.
 
--- sums_of is what is settled and reserved of a window, and whether there is anything of it yet.
+-- sums_of is what is settled and reserved of a window, its x, and whether there is anything of it yet.
 local function sums_of(sums)
-  local both = call('HMGET', sums, 's', 'r')
-  return tonumber(both[1] or 0), tonumber(both[2] or 0), both[1] or both[2]
+  local all = call('HMGET', sums, 's', 'r', 'x')
+  return tonumber(all[1] or 0), tonumber(all[2] or 0), tonumber(all[3] or 0), all[1] or all[2]
 end
 
--- lapsed is how much of what is reserved is so no more: what leases hold that are over. Without any lease it is
--- everything.
+-- lapsed is how much of what is reserved is so no more, and the x of the leases that are left. It is what leases hold
+-- that are over; without any lease it is everything.
 local function lapsed(leases, reserved)
-  if reserved == 0 then return 0 end
-  local first = call('ZRANGE', leases, 0, 0, 'WITHSCORES')
-  if not first[1] then return reserved end
-  if tonumber(first[2]) > now then return 0 end
+  local left = call('ZRANGEBYSCORE', leases, '(' .. now_word, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  if not left[1] then return reserved, 0 end
   local over = 0
-  for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now)) do
+  for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now_word)) do
     over = over + string.match(lease, '^%d+')
   end
-  return math.min(over, reserved)
+  return math.min(over, reserved), tonumber(left[2])
 end
 
 -- expire_window gives a key of a window its life, until an instant in microseconds. It is said by how long that is,
 -- because a test's clock is not Redis'.
 local function expire_window(key, forgotten)
-  call('PEXPIRE', key, math.ceil((forgotten - now) / 1000) + spare)
+  call('PEXPIRE', key, word(math.ceil((forgotten - now) / 1000) + spare))
 end

@@ -90,7 +90,7 @@ func (m *Meter) Renew(ctx context.Context, attempts []pool.Renewal, ttl time.Dur
 			c.clock.write(r, now)
 			r.numbers(ttl.Microseconds())
 			for _, l := range some {
-				r.leases(l.booking.Key, l.booking.Start.UnixMicro())
+				r.window(l.booking.Key, l.booking.Start.UnixMicro())
 				r.lease(l.booking.Amount, l.id)
 			}
 		})

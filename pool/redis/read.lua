@@ -15,9 +15,10 @@ while k <= #KEYS do
     k, a = k + 1, a + 2
   else
     if now < tonumber(ARGV[a + 1]) or now >= tonumber(ARGV[a + 2]) then return {ELSEWHEN, now} end
-    local settled, reserved = sums_of(KEYS[k])
+    local settled, reserved, soonest = sums_of(KEYS[k])
+    if reserved > 0 and soonest <= now then reserved = reserved - lapsed(KEYS[k + 1], reserved) end
     reply[#reply + 1] = settled
-    reply[#reply + 1] = reserved - lapsed(KEYS[k + 1], reserved)
+    reply[#reply + 1] = reserved
     k, a = k + 2, a + 3
   end
 end

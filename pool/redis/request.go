@@ -50,10 +50,6 @@ func (r *request) rate(key string) {
 
 func (r *request) window(key string, start int64) {
 	r.keys.end(r.spell.sums(r.keys.text, key, start))
-	r.leases(key, start)
-}
-
-func (r *request) leases(key string, start int64) {
 	r.keys.end(r.spell.leases(r.keys.text, key, start))
 }
 

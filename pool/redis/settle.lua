@@ -20,8 +20,8 @@ local function window(sums, leases, forgotten, booked, came)
   local held = 0
   if booked ~= '0' and call('ZREM', leases, booked .. ':' .. id) == 1 then held = tonumber(booked) end
   if came + held == 0 then return end
-  local settled, reserved, found = sums_of(sums)
-  call('HSET', sums, 's', settled + came, 'r', math.max(reserved - held, 0))
+  local settled, reserved, _, found = sums_of(sums)
+  call('HSET', sums, 's', word(settled + came), 'r', word(math.max(reserved - held, 0)))
   if not found then expire_window(sums, forgotten) end
 end
 
@@ -39,10 +39,9 @@ while k <= #KEYS do
   end
 end
 
-local remembered = string.format('%.0f', now + memory)
-local life = math.ceil(memory / 1000) + spare
+local remembered, life = word(now + memory), word(math.ceil(memory / 1000) + spare)
 if not call('SET', KEYS[1], remembered, 'NX', 'PX', life) then
-  if tonumber(call('GET', KEYS[1])) > now then return {DONE, now} end
+  if tonumber(call('GET', KEYS[1]) or 0) > now then return {DONE, now} end
   call('SET', KEYS[1], remembered, 'PX', life) -- its time was over by a test's clock
 end
 for _, book in ipairs(books) do book() end
