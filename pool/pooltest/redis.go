@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// RedisAddr names the environment variable with the address of a Redis server to use instead of a throwaway one.
+// RedisAddr names the environment variable with the host:port of a Redis without a password, to use instead of a
+// throwaway one.
 const RedisAddr = "KTMS_TEST_REDIS_ADDR"
 
 // sharedRedis is the throwaway server of this process, started by the first test that needs one.
