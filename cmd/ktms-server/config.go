@@ -81,6 +81,8 @@ type config struct {
 	// dev is set by ktms-server dev, places is where it looks for local engines.
 	dev    bool
 	places []place
+	// lease is how long a reservation outlives its replica; 0 is the usual time. Tests set it.
+	lease time.Duration
 }
 
 // What SPEND_LIMITS_FAIL_MODE may be.

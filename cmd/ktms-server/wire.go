@@ -81,7 +81,8 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 	}
 	s, err = server.New(ctx, server.Options{
 		Store: st, Sealer: keyring, Vendors: speaking, Version: buildVersion(), Log: log, Metrics: metrics, Meter: meter,
-		Limits:   server.Limits{SpendClosed: cfg.SpendFailMode == spendClosed, Grace: cfg.BudgetGrace, OutputReserve: cfg.OutputReserve},
+		Limits: server.Limits{SpendClosed: cfg.SpendFailMode == spendClosed, Grace: cfg.BudgetGrace, OutputReserve: cfg.OutputReserve,
+			Lease: cfg.lease},
 		GRPCAddr: cfg.GRPCAddr, HTTPAddr: cfg.HTTPAddr, MetricsAddr: cfg.MetricsAddr,
 		APIEnabled: cfg.APIEnabled, APITimeout: cfg.APITimeout, MaxBody: cfg.MaxBody, MaxMessage: cfg.MaxMessage,
 		CORSOrigins: cfg.CORSOrigins, ReflectionRequiresKey: cfg.ReflectionKey, LegacyHeaders: cfg.LegacyHeaders,
