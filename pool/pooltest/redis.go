@@ -19,7 +19,7 @@ import (
 const RedisAddr = "KTMS_TEST_REDIS_ADDR"
 
 // sharedRedis is the throwaway server of this process, started by the first test that needs one.
-var sharedRedis = sync.OnceValues(func() (*RedisServer, error) { return startRedis() })
+var sharedRedis = sync.OnceValues(func() (*RedisServer, error) { return startRedis("") })
 
 // Redis returns the address of a real Redis that the tests of this process share; Prefix keeps them apart.
 //
@@ -44,7 +44,18 @@ func Prefix(testing.TB) string { return "test-" + strings.ToLower(rand.Text()) +
 // are those of the command line, such as "--requirepass", "secret".
 func StartRedis(t testing.TB, settings ...string) *RedisServer {
 	t.Helper()
-	server, err := startRedis(settings...)
+	return start(t, "", settings...)
+}
+
+// StartSentinel starts a Sentinel of the test's own from a configuration file, which it keeps its state in.
+func StartSentinel(t testing.TB, config string) *RedisServer {
+	t.Helper()
+	return start(t, config, "--sentinel")
+}
+
+func start(t testing.TB, config string, settings ...string) *RedisServer {
+	t.Helper()
+	server, err := startRedis(config, settings...)
 	if err != nil {
 		t.Fatalf("no Redis for this test: %v", err)
 	}

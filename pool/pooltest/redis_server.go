@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +37,8 @@ type RedisServer struct {
 	// Addr is its host and port, which stay the same when it is started again.
 	Addr string
 
+	// config is the path of a configuration file, or empty.
+	config   string
 	settings []string
 	port     int
 	watcher  *exec.Cmd
@@ -46,7 +47,7 @@ type RedisServer struct {
 }
 
 // startRedis starts a server on a free port.
-func startRedis(settings ...string) (*RedisServer, error) {
+func startRedis(config string, settings ...string) (*RedisServer, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, errors.New("there is no redis-server on the PATH: install it (Debian and Ubuntu: apt-get install " +
 			"redis-server; macOS: brew install redis; Fedora: dnf install redis), or set " + RedisAddr +
@@ -57,7 +58,7 @@ func startRedis(settings ...string) (*RedisServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		server := &RedisServer{Addr: "127.0.0.1:" + strconv.Itoa(port), settings: settings, port: port}
+		server := &RedisServer{Addr: "127.0.0.1:" + strconv.Itoa(port), config: config, settings: settings, port: port}
 		taken, err := server.run()
 		if err == nil {
 			return server, nil
@@ -75,10 +76,13 @@ func (s *RedisServer) run() (taken bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	arguments := slices.Concat([]string{
-		"-c", redisWatcher, "ktms-redis", folder, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
-		"--dir", folder, "--save", "", "--appendonly", "no",
-	}, s.settings)
+	arguments := []string{"-c", redisWatcher, "ktms-redis", folder}
+	if s.config != "" {
+		arguments = append(arguments, s.config)
+	}
+	arguments = append(arguments, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
+		"--dir", folder, "--save", "", "--appendonly", "no")
+	arguments = append(arguments, s.settings...)
 	s.watcher = exec.Command("/bin/sh", arguments...)
 	s.watcher.Dir = folder
 	ownSession(s.watcher)
@@ -100,7 +104,7 @@ func (s *RedisServer) run() (taken bool, err error) {
 		s.pid, err = strconv.Atoi(strings.TrimSpace(line))
 	}
 	if err == nil {
-		taken, err = s.await(folder)
+		taken, err = s.await(filepath.Join(folder, "log"))
 	}
 	if err != nil {
 		s.end()
@@ -108,13 +112,14 @@ func (s *RedisServer) run() (taken bool, err error) {
 	return taken, err
 }
 
-// await waits until the server answers whose folder this is, and not another one on the same port.
-func (s *RedisServer) await(folder string) (taken bool, err error) {
+// await waits until the server answers, and not another one on the same port.
+func (s *RedisServer) await(logged string) (taken bool, err error) {
+	us := fmt.Sprintf("process_id:%d\r", s.pid)
 	for deadline := time.Now().Add(redisWithin); ; {
 		var answer string
-		log, _ := os.ReadFile(filepath.Join(folder, "log"))
-		switch answer, err = Command(s.Addr, "CONFIG", "GET", "dir"); {
-		case err == nil && strings.HasSuffix(answer, filepath.Base(folder)):
+		log, _ := os.ReadFile(logged)
+		switch answer, err = Command(s.Addr, "INFO", "server"); {
+		case err == nil && strings.Contains(answer, us):
 			return false, nil
 		case err != nil && strings.HasPrefix(err.Error(), "NOAUTH") && bytes.Contains(log, []byte("Ready to accept")):
 			return false, nil

@@ -123,7 +123,7 @@ func TestRedisIsShared(t *testing.T) {
 
 func TestRedisWithoutABinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := startRedis(); err == nil || !strings.Contains(err.Error(), "install it") || !strings.Contains(err.Error(), RedisAddr) {
+	if _, err := startRedis(""); err == nil || !strings.Contains(err.Error(), "install it") || !strings.Contains(err.Error(), RedisAddr) {
 		t.Errorf("%v does not say what to do", err)
 	}
 }
