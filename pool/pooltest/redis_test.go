@@ -112,8 +112,8 @@ func TestRedisIsShared(t *testing.T) {
 	if first != second {
 		t.Errorf("two servers, %s and %s", first, second)
 	}
-	if Prefix(t) == Prefix(t) {
-		t.Error("a prefix came twice")
+	if one, other := Prefix(t), Prefix(t); one == other {
+		t.Errorf("the prefix %s came twice", one)
 	}
 	t.Setenv(RedisAddr, "redis.example:6379")
 	if address := Redis(t); address != "redis.example:6379" {

@@ -139,7 +139,7 @@ func (c *comparison) step() {
 	case 3:
 		c.edge(int64(c.next()%3) - 1)
 	case 4:
-		if a, any := c.attempt(); any {
+		if a, found := c.attempt(); found {
 			actuals := make([]pool.Actual, 0, len(a.Bookings))
 			for _, b := range a.Bookings {
 				actuals = append(actuals, pool.Actual{Booking: b, Came: c.amount()})
@@ -153,7 +153,7 @@ func (c *comparison) step() {
 		c.same("renew", c.redis.Renew(c.Context(), both, ttl), c.memory.Renew(c.Context(), both, ttl))
 	case 6:
 		id := c.newID()
-		if a, any := c.attempt(); any && c.next()%2 == 0 {
+		if a, found := c.attempt(); found && c.next()%2 == 0 {
 			id = a.ID // which may have been settled, and is remembered for longer from now on
 		}
 		some := c.some()

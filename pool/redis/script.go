@@ -97,9 +97,9 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 				defer cancel()
 				select {
 				case got := <-answers:
-					c.judge(operation, turn, got.err)
+					_ = c.judge(operation, turn, got.err)
 				case <-trip.Done():
-					c.judge(operation, turn, trip.Err())
+					_ = c.judge(operation, turn, trip.Err())
 				}
 			})
 			return reply{}, ctx.Err()
