@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -23,29 +24,62 @@ func FuzzMeter(f *testing.F) {
 	for _, seed := range fuzzSeeds() {
 		f.Add(seed)
 	}
-	clock, prefix := pooltest.NewClock(time.Time{}), pooltest.Prefix(f)
-	address := pooltest.Redis(f)
-	meter := open(f, Options{Addr: address, KeyPrefix: prefix, Timeout: patience, Now: clock.Now}).Meter()
-	run := 0
-	f.Fuzz(func(t *testing.T, input []byte) {
-		run++
-		clock.Set(time.Date(2027, 2, 28, 23, 59, 50, 123456000, time.UTC))
-		c := &comparison{
-			T: t, input: input, clock: clock, redis: meter, memory: memory.New(memory.Options{Now: clock.Now}),
-			charges: fuzzCharges(strconv.Itoa(run)), name: strconv.Itoa(run),
-		}
-		for step := 0; step < mostSteps && len(c.input) > 0; step++ {
-			c.step()
-		}
-		c.read(c.charges)
-		if _, err := pooltest.Command(address, "EVAL",
-			`for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end`, "0", "{"+prefix+"*"); err != nil {
-			t.Fatal(err)
-		}
-	})
+	pair := newPair(f)
+	f.Fuzz(pair.compare)
 }
 
-// fuzzCharges are the counters of one input: rates that are slow, fast, uneven and enormous, then windows.
+// TestRandomCalls does the same with inputs from a die. Coverage cannot lead the fuzzer into a script.
+func TestRandomCalls(t *testing.T) {
+	pair := newPair(t)
+	die := rand.NewChaCha8([32]byte{})
+	for n := range 400 {
+		input := make([]byte, 600)
+		die.Read(input)
+		t.Run(strconv.Itoa(n), func(t *testing.T) { pair.compare(t, input) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// pair is a Redis and the clock that it shares with each input's memory.
+type pair struct {
+	clock           *pooltest.Clock
+	redis           pool.Meter
+	address, prefix string
+	runs            int
+}
+
+func newPair(t testing.TB) *pair {
+	p := &pair{clock: pooltest.NewClock(time.Time{}), address: pooltest.Redis(t), prefix: pooltest.Prefix(t)}
+	p.redis = open(t, Options{Addr: p.address, KeyPrefix: p.prefix, Timeout: patience, Now: p.clock.Now}).Meter()
+	return p
+}
+
+func (p *pair) compare(t *testing.T, input []byte) {
+	p.runs++
+	p.clock.Set(time.Date(2027, 2, 28, 23, 59, 50, 123456000, time.UTC))
+	c := &comparison{
+		T: t, input: input, clock: p.clock, redis: p.redis, memory: memory.New(memory.Options{Now: p.clock.Now}),
+		charges: fuzzCharges(strconv.Itoa(p.runs)), name: strconv.Itoa(p.runs),
+	}
+	if c.back = c.next()%4 == 0; c.back {
+		c.charges = c.charges[:unscaledRates]
+	}
+	for step := 0; step < mostSteps && len(c.input) > 0; step++ {
+		c.step()
+	}
+	c.read(c.charges)
+	if _, err := pooltest.Command(p.address, "EVAL",
+		`for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end`, "0", "{"+p.prefix+"*"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unscaledRates are the first of fuzzCharges, on which each unit changes something.
+const unscaledRates = 4
+
+// fuzzCharges are the counters of one input: rates that are slow, uneven, fast and enormous, then windows.
 func fuzzCharges(run string) []pool.Charge {
 	charges := []pool.Charge{
 		{Rate: pool.Rate{Limit: 1, Per: time.Minute}},
@@ -75,6 +109,9 @@ type comparison struct {
 	name          string
 	attempts      []pool.Renewal
 	ids           int
+	// back lets the clock go back. It leaves out what then depends on who has looked at a counter meanwhile: leases that
+	// were over, and calls that change nothing of a rate.
+	back bool
 }
 
 // next is the next byte of the input; zeros follow its end.
@@ -90,6 +127,9 @@ func (c *comparison) next() byte {
 // amount is small or has any magnitude up to 2^44.
 func (c *comparison) amount() int64 {
 	b := c.next()
+	if c.back {
+		return int64(b) + 1
+	}
 	if b < 128 {
 		return int64(b)
 	}
@@ -135,14 +175,22 @@ func (c *comparison) step() {
 	case 0, 1:
 		c.admit(c.newID(), c.ttl(), c.some())
 	case 2:
-		c.clock.Advance(time.Microsecond << (c.next() % 42))
+		d := time.Microsecond << (c.next() % 42)
+		if c.back && c.next()%2 == 0 {
+			d = -d
+		}
+		c.clock.Advance(d)
 	case 3:
 		c.edge(int64(c.next()%3) - 1)
 	case 4:
 		if a, found := c.attempt(); found {
 			actuals := make([]pool.Actual, 0, len(a.Bookings))
 			for _, b := range a.Bookings {
-				actuals = append(actuals, pool.Actual{Booking: b, Came: c.amount()})
+				came := c.amount()
+				if c.back {
+					came += b.Amount
+				}
+				actuals = append(actuals, pool.Actual{Booking: b, Came: came})
 			}
 			c.same("settle", c.redis.Settle(c.Context(), a.ID, actuals), c.memory.Settle(c.Context(), a.ID, actuals))
 		}
@@ -238,7 +286,7 @@ func sameStanding(a, b pool.Standing) bool {
 // fuzzSeeds are programs of which each reaches one part: bookings, refusals, edges, leases, ids that come again.
 func fuzzSeeds() [][]byte {
 	const all0, all1 = 0xff, 0x03 // the mask of every counter
-	return [][]byte{
+	seeds := [][]byte{
 		nil,
 		{0, 30, all0, all1},
 		{0, 30, all0, all1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, all0, all1},
@@ -251,4 +299,9 @@ func fuzzSeeds() [][]byte {
 		// Enormous amounts on enormous rates.
 		{0, 30, 0x10, 1, 164, 255, 164, 255, 0, 30, 0x10, 1, 164, 255, 164, 255, 4, 0, 1, 164, 255, 164, 255, 3, 0, 4, 164, 0, 30, 0x10, 0, 1},
 	}
+	for i, seed := range seeds {
+		seeds[i] = append([]byte{1}, seed...) // with windows
+	}
+	// Rates on a clock that goes back and on again.
+	return append(seeds, []byte{0, 0, 30, 0x1f, 0, 1, 5, 1, 100, 200, 9, 2, 20, 0, 0, 30, 0x1f, 0, 1, 1, 1, 50, 1, 2, 24, 1, 7, 0x1f, 0, 0, 0, 0, 0, 0})
 }
