@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ai-process/ktms/pool"
 	"github.com/ai-process/ktms/pool/pooltest"
@@ -35,4 +37,49 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSlotMoves moves the counters to another node of the cluster, which calls follow.
+func TestSlotMoves(t *testing.T) {
+	addresses := pooltest.StartCluster(t)
+	client := open(t, Options{Addr: addresses[0], Timeout: patience})
+	meter := client.Meter()
+	bookings, err := meter.Admit(t.Context(), "a", time.Hour, []pool.Charge{spend(10), requests()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := tell(t, addresses[0], "CLUSTER", "KEYSLOT", client.keys.tag)
+	ids, from := map[string]string{}, ""
+	for _, address := range addresses {
+		ids[address] = tell(t, address, "CLUSTER", "MYID")
+		if tell(t, address, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0" {
+			from = address
+		}
+	}
+	to := addresses[0]
+	if from == to {
+		to = addresses[1]
+	}
+	tell(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from])
+	tell(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
+	host, port, _ := net.SplitHostPort(to)
+	keys := strings.Fields(tell(t, from, "CLUSTER", "GETKEYSINSLOT", slot, "100"))
+	for _, key := range keys {
+		tell(t, from, "MIGRATE", host, port, key, "0", "10000")
+	}
+	// All keys are gone and the slot is not: one is asked to ask there.
+	if got, err := meter.Read(t.Context(), []pool.Charge{spend(0)}); err != nil || got[0].Reserved != 10 {
+		t.Errorf("%+v, %v on the way; want 10 reserved", got, err)
+	}
+	tell(t, to, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+	tell(t, from, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+	if err := meter.Settle(t.Context(), "a", []pool.Actual{{Booking: bookings[0], Came: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := settled(t, meter, spend(0)); got != 7 {
+		t.Errorf("%d are settled after the move, want 7", got)
+	}
+	if n := tell(t, from, "DBSIZE"); n != "0" {
+		t.Errorf("%s keys stayed behind", n)
+	}
 }

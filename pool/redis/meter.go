@@ -8,7 +8,7 @@ import (
 	"github.com/ai-process/ktms/pool/gcra"
 )
 
-// renewAtOnce is how many leases one script renews: nobody else is served meanwhile, and each takes about a microsecond.
+// renewAtOnce is how many leases one script renews: nobody else is served meanwhile, and each takes a few microseconds.
 const renewAtOnce = 500
 
 // The words of the scripts.

@@ -212,7 +212,9 @@ func TestStartsWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := pooltest.StartRedis(t)
 	server.Stop()
-	meter := open(t, Options{Addr: server.Addr, Timeout: hangs}).Meter()
+	var log logged
+	meter := open(t, Options{Addr: server.Addr, Timeout: hangs, Log: slog.New(slog.NewTextHandler(&log, nil))}).Meter()
+	eventually(t, "it is said without a call", func() bool { return strings.Contains(log.String(), "cannot be reached yet") })
 	if _, err := meter.Read(t.Context(), []pool.Charge{spend(0)}); !errors.Is(err, pool.ErrUnavailable) {
 		t.Fatalf("%v, want that Redis is unavailable", err)
 	}

@@ -93,11 +93,21 @@ func New(options Options) (*Client, error) {
 		scripts: newScripts(),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
-	c.connection() // so that the first call need not wait for it
+	first := c.connection() // so that the first call need not wait for it
+	c.spawn(func() {
+		select {
+		case <-first.done:
+			if first.err != nil {
+				c.log.Warn("Redis cannot be reached yet; calls go on trying", slog.String("error", c.describe(first.err)))
+			}
+		case <-c.life.Done():
+		}
+	})
 	return c, nil
 }
 
-// Close ends all calls under way and closes the connections. Later calls fail.
+// Close ends all calls under way and closes the connections. Later calls fail. It waits for what hangs for about a
+// second, or as long as a connection that is being made may take.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true

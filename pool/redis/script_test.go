@@ -104,3 +104,24 @@ func TestLostKeys(t *testing.T) {
 	h.settle(id, bookings, 0)
 	want(50, 0)
 }
+
+func TestRenewsMoreThanOneScriptDoes(t *testing.T) {
+	const attempts = 2*renewAtOnce + 1
+	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
+	c := open(t, Options{Addr: pooltest.Redis(t), KeyPrefix: pooltest.Prefix(t), Timeout: patience, Now: clock.Now})
+	h := &holder{T: t, Meter: c.Meter()}
+	var renewals []pool.Renewal
+	for range attempts {
+		id, bookings := h.admit(time.Minute, requests(), spend(1))
+		renewals = append(renewals, pool.Renewal{ID: id, Bookings: bookings})
+	}
+	clock.Advance(time.Minute - time.Second)
+	if err := h.Renew(t.Context(), renewals, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute - time.Second)
+	standings, err := h.Read(t.Context(), []pool.Charge{spend(0)})
+	if err != nil || standings[0].Reserved != attempts {
+		t.Errorf("%+v, %v; want %d reserved", standings, err, attempts)
+	}
+}
