@@ -125,3 +125,31 @@ func TestRenewsMoreThanOneScriptDoes(t *testing.T) {
 		t.Errorf("%+v, %v; want %d reserved", standings, err, attempts)
 	}
 }
+
+// TestMemoryEnds asks at the instant from which on an id counts as new.
+func TestMemoryEnds(t *testing.T) {
+	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
+	c := open(t, Options{Addr: pooltest.Redis(t), KeyPrefix: pooltest.Prefix(t), Timeout: patience, Now: clock.Now})
+	h := &holder{T: t, Meter: c.Meter()}
+	_, bookings := h.admit(time.Minute, spend(1))
+	for memory, book := range map[time.Duration]func(){
+		pool.SettleMemory: func() { h.settle("settled", bookings, 7) },
+		pool.DebitMemory: func() {
+			if err := h.Debit(t.Context(), "debited", []pool.Charge{spend(7)}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		before := settled(t, h, spend(0))
+		for _, step := range []struct {
+			wait time.Duration
+			want int64
+		}{{0, 7}, {memory - time.Microsecond, 7}, {time.Microsecond, 14}, {0, 14}} {
+			clock.Advance(step.wait)
+			book()
+			if got := settled(t, h, spend(0)) - before; got != step.want {
+				t.Errorf("%v in %v: %d are settled, want %d", step.wait, memory, got, step.want)
+			}
+		}
+	}
+}
