@@ -308,5 +308,5 @@ func fuzzSeeds() [][]byte {
 		seeds[i] = append([]byte{1}, seed...) // with windows
 	}
 	// Rates on a clock that goes back and on again.
-	return append(seeds, []byte{0, 0, 30, 0x0f, 0, 1, 5, 1, 100, 2, 41, 0, 30, 0x0f, 0, 1, 1, 1, 50, 2, 42, 7, 0x0f, 0, 0, 0, 0, 0})
+	return append(seeds, []byte{0, 0, 30, 0x0f, 0, 0, 5, 0, 100, 2, 41, 0, 30, 0x0f, 0, 0, 0, 0, 50, 2, 42, 7, 0x0f, 0, 0, 0, 0, 0})
 }
