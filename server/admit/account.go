@@ -74,12 +74,21 @@ func (a *Account) output(target vendors.Target) int64 {
 	if each == 0 {
 		each = within(a.c.options.OutputReserve, target.MaxOutputTokens)
 	}
-	return each * max(a.call.Choices, 1)
+	return a.times(each)
 }
 
 // allowed is the most tokens of all answers by what the caller allows a model that has no more than most; 0 is no bound.
 func (a *Account) allowed(most int64) int64 {
-	return within(a.call.MaxOutput, most) * max(a.call.Choices, 1)
+	return a.times(within(a.call.MaxOutput, most))
+}
+
+// times is a number of tokens for each answer, and never more than counters count.
+func (a *Account) times(each int64) int64 {
+	choices := max(a.call.Choices, 1)
+	if each > pool.MaxAmount/choices {
+		return pool.MaxAmount
+	}
+	return each * choices
 }
 
 // within is a number of tokens, or the most that a model has where that is known and less.
@@ -106,8 +115,8 @@ func (a *Account) Allowances() []status.Allowance {
 }
 
 // Admit books an attempt at a model, together with the call itself at the first one, in one round trip: all of it or
-// nothing. The Ticket has to be settled. The error is a *Refusal, or the context's own.
-func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors.Target) (*Ticket, error) {
+// nothing. The Ticket has to be settled; it may be nil where nothing limits the attempt.
+func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors.Target) (*Ticket, *Refusal) {
 	if a == nil {
 		return nil, nil
 	}
@@ -138,10 +147,11 @@ func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors
 	if a.away {
 		err = pool.ErrUnavailable
 	} else {
-		t.bookings, err = a.c.options.Meter.Admit(ctx, t.id, a.c.options.Lease, charges)
+		// A caller that leaves now must not leave behind what is being booked. The pool has a time limit of its own.
+		t.bookings, err = a.c.options.Meter.Admit(context.WithoutCancel(ctx), t.id, a.c.options.Lease, charges)
 	}
 	if err != nil {
-		return a.notAdmitted(ctx, t, err, charges[rates:], len(charges) > budgets)
+		return a.notAdmitted(t, err, charges[rates:], len(charges) > budgets)
 	}
 	a.allow(t.bookings)
 	a.opened = true
@@ -159,13 +169,10 @@ func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors
 }
 
 // notAdmitted is what becomes of an attempt that was not booked. The windows are those of the attempt.
-func (a *Account) notAdmitted(ctx context.Context, t *Ticket, err error, windows []pool.Charge, money bool) (*Ticket, error) {
+func (a *Account) notAdmitted(t *Ticket, err error, windows []pool.Charge, money bool) (*Ticket, *Refusal) {
 	var refused *pool.Refusal
-	switch {
-	case errors.As(err, &refused):
+	if errors.As(err, &refused) {
 		return nil, a.refuse(refused)
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	}
 	a.away = true
 	if money && a.c.options.FailClosed {

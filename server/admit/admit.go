@@ -55,7 +55,8 @@ type Controller struct {
 	// live are the attempts that hold reservations.
 	live map[*Ticket]struct{}
 	// open counts the accounts that may still book.
-	open     int
+	open int
+	// draining: Run waits on idle for the last of them.
 	draining bool
 	idle     chan struct{}
 }
@@ -87,7 +88,14 @@ func (c *Controller) closed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
+	c.rest()
+}
+
+// rest tells await that no account is open. One may open after that, behind a shutdown that was forced. The caller holds
+// the lock.
+func (c *Controller) rest() {
 	if c.draining && c.open == 0 {
+		c.draining = false
 		close(c.idle)
 	}
 }
@@ -108,15 +116,14 @@ func (c *Controller) Run(ctx context.Context) {
 	c.drain(patience)
 	stop()
 	workers.Wait()
+	c.giveUp()
 }
 
 // await returns once every account is closed, or when ctx ends.
 func (c *Controller) await(ctx context.Context) {
 	c.mu.Lock()
 	c.draining = true
-	if c.open == 0 {
-		close(c.idle)
-	}
+	c.rest()
 	c.mu.Unlock()
 	select {
 	case <-c.idle:

@@ -83,23 +83,47 @@ func (k *bookkeeper) book(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case b := <-k.waiting:
-			k.persist(ctx, b)
-			k.pending.Add(-1)
+			if b.to(ctx, k.meter) == nil {
+				k.pending.Add(-1)
+				continue
+			}
+			// It goes behind the others: the pool may be away, and it may be this one booking that it cannot take.
+			k.again(b)
+			select {
+			case <-time.After(bookAgain):
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// persist tries until it succeeds, or until it is too late to try again.
-func (k *bookkeeper) persist(ctx context.Context, b booking) {
-	for b.to(ctx, k.meter) != nil {
-		if time.Since(b.since) > maxBookingAge {
-			k.loses(b, "the pool was away for too long")
-			return
-		}
+// again puts a booking that failed back, unless it is too late to try again.
+func (k *bookkeeper) again(b booking) {
+	if time.Since(b.since) > maxBookingAge {
+		k.loses(b, "the pool was away for too long")
+		k.pending.Add(-1)
+		return
+	}
+	select {
+	case k.waiting <- b:
+	default:
+		k.loses(b, "too many bookings wait for the pool")
+		k.pending.Add(-1)
+	}
+}
+
+// giveUp counts what is still waiting when the process ends. Nobody works on it any more.
+func (k *bookkeeper) giveUp() {
+	for {
 		select {
-		case <-time.After(bookAgain):
-		case <-ctx.Done():
+		case b := <-k.waiting:
 			k.loses(b, "the process ended before the pool was back")
+			k.pending.Add(-1)
+		default:
+			if n := k.lost.Load(); n > 0 {
+				k.log.Error("calls were not booked in the life of this process", "calls", n)
+			}
 			return
 		}
 	}

@@ -97,14 +97,17 @@ func (a *Account) callCharges(into []pool.Charge) []pool.Charge {
 	return into
 }
 
+// rateOf begins the keys of a model's rates, for a key or a user.
+const rateOf = "rpm"
+
 // rateCharges are those of one model's rates, for the key and for the user.
 func (a *Account) rateCharges(into []pool.Charge, m *ktmsv1.ModelSpec) []pool.Charge {
 	if rpm := m.GetRpm(); rpm > 0 {
-		into = add(into, pool.Charge{Key: pool.Key("rpm", "key", a.call.Caller.KeyName, m.GetId()),
+		into = add(into, pool.Charge{Key: pool.Key(rateOf, SubjectKey, a.call.Caller.KeyName, m.GetId()),
 			Reason: string(status.ThrottledRPM), Amount: 1, Rate: perMinute(int64(rpm), int64(m.GetRpmBurst()))})
 	}
 	if rpm, burst := a.call.Limits.UserRate(a.user(), m.GetId()); rpm > 0 {
-		into = add(into, pool.Charge{Key: pool.Key("rpm", "user", name(a.user()), m.GetId()),
+		into = add(into, pool.Charge{Key: pool.Key(rateOf, SubjectUser, name(a.user()), m.GetId()),
 			Reason: string(status.ThrottledRPM), Amount: 1, Rate: perMinute(int64(rpm), int64(burst))})
 	}
 	return into

@@ -1,31 +1,13 @@
 package admit
 
 import (
-	"unicode"
-	"unicode/utf8"
+	"encoding/json"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
-)
-
-// Weights of characters in thousandths of a token. They come from counting samples with two public tokenizers
-// (testdata/tokens.jsonl) and lean to the high side, since the figure stands for money.
-const (
-	weightLetter  = 265 // ASCII letters and spaces: four to a token
-	weightBuried  = 720 // letters deep in a run that is no word: keys, hashes, base64
-	weightDigit   = 650
-	weightPunct   = 420
-	weightControl = 400 // line breaks and tabs
-	weightLatin   = 600 // accented Latin letters, Greek
-	weightSlavic  = 420
-	weightAbjad   = 520 // Arabic, Hebrew
-	weightIndic   = 550
-	weightIdeo    = 1000 // Chinese, Japanese, Korean
-	weightOther   = 1600 // emoji and rare scripts
-
-	// wordLength is where a run of letters stops being a word.
-	wordLength = 16
+	"github.com/ai-process/ktms/vendors/openaiapi"
 )
 
 // Flat figures for what is no text, from the vendors' published rules, on their dear side.
@@ -38,125 +20,107 @@ const (
 	// A PDF page is about 60 KiB and costs its text and its image.
 	pageBytes = 60 << 10
 	perPage   = 2500
+	// A vendor's opaque state holds its reasoning in base64, with a signature.
+	opaqueBytes = 4
 )
 
-// Counter estimates the tokens of text that comes in pieces. The zero value is ready.
-type Counter struct {
-	milli int64
-	run   int // of ASCII letters
-}
-
-// Add counts a piece of text.
-func (c *Counter) Add(text string) {
-	for i := 0; i < len(text); {
-		b := text[i]
-		if b < utf8.RuneSelf {
-			c.ascii(b)
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		c.run = 0
-		c.milli += weightOf(r)
-		i += size
-	}
-}
-
-func (c *Counter) ascii(b byte) {
-	letter := b|0x20 >= 'a' && b|0x20 <= 'z'
-	if !letter && (b < '0' || b > '9') {
-		c.run = 0
-	} else {
-		c.run++
-	}
-	switch {
-	case c.run > wordLength:
-		c.milli += weightBuried
-	case letter, b == ' ':
-		c.milli += weightLetter
-	case b >= '0' && b <= '9':
-		c.milli += weightDigit
-	case b < ' ':
-		c.milli += weightControl
-	default:
-		c.milli += weightPunct
-	}
-}
-
-func weightOf(r rune) int64 {
-	switch {
-	case r < 0x0400:
-		return weightLatin
-	case r < 0x0530:
-		return weightSlavic
-	case r < 0x0780:
-		return weightAbjad
-	case r >= 0x0900 && r < 0x0E80:
-		return weightIndic
-	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul), r >= 0x3000 && r < 0x3040, r >= 0xFF00 && r < 0xFFF0:
-		return weightIdeo
-	}
-	return weightOther
-}
-
-// Tokens returns the estimate, rounded up.
-func (c *Counter) Tokens() int64 { return (c.milli + 999) / 1000 }
-
-// EstimateInput estimates the input tokens of a request, without a tokenizer.
+// EstimateInput estimates the input tokens of a request, without a tokenizer. It counts all that may reach a model, also
+// what travels in members that nobody knows: a prompt that is not counted is a way around every limit.
 func EstimateInput(req *ktmsv1.GenerateTextRequest) int64 {
 	var text Counter
-	var flat int64
-	for _, s := range []string{req.GetBaseSystemInstruction(), req.GetRequestInstruction(), req.GetResponseSchemaJson()} {
-		text.Add(s)
-	}
-	if s := req.GetResponseSchema(); s != nil {
-		flat += int64(proto.Size(s)) / 3
-	}
+	text.add(req.GetBaseSystemInstruction(), req.GetRequestInstruction(), req.GetResponseSchemaJson(),
+		req.GetResponseSchemaName(), req.GetResponseSchemaDescription(), req.GetExtraJson(),
+		req.GetToolChoice().GetRawJson(), req.GetToolChoice().GetFunctionName())
+	flat := structTokens(req.GetResponseSchema())
 	for _, m := range req.GetMessages() {
-		flat += perMessage
-		for _, s := range []string{m.GetText(), m.GetName(), m.GetReasoning(), m.GetRefusal()} {
-			text.Add(s)
-		}
+		flat += perMessage + int64(len(m.GetOpaque()))/opaqueBytes
+		text.add(m.GetText(), m.GetName(), m.GetReasoning(), m.GetRefusal(), m.GetToolCallId(), m.GetExtraJson())
 		for _, p := range m.GetParts() {
 			flat += estimatePart(&text, p)
 		}
 		for _, call := range m.GetToolCalls() {
 			flat += perMessage
-			text.Add(call.GetName())
-			text.Add(call.GetArguments())
+			text.add(call.GetName(), call.GetArguments(), call.GetExtraJson())
 		}
 	}
 	for _, t := range req.GetTools() {
-		flat += perTool
-		for _, s := range []string{t.GetName(), t.GetDescription(), t.GetParametersJson(), t.GetRawJson()} {
-			text.Add(s)
-		}
-		if s := t.GetParameters(); s != nil {
-			flat += int64(proto.Size(s)) / 3
-		}
+		flat += perTool + structTokens(t.GetParameters())
+		text.add(t.GetName(), t.GetDescription(), t.GetParametersJson(), t.GetRawJson(), t.GetExtraJson())
 	}
 	return text.Tokens() + flat
 }
 
+func (c *Counter) add(texts ...string) {
+	for _, s := range texts {
+		c.Add(s)
+	}
+}
+
+// structTokens is what a schema costs that comes as a message.
+func structTokens(s *structpb.Struct) int64 {
+	if s == nil {
+		return 0
+	}
+	return int64(proto.Size(s)) / 3
+}
+
 // estimatePart counts the text of a part, and returns what the rest of it costs.
 func estimatePart(text *Counter, p *ktmsv1.ContentPart) int64 {
+	text.Add(p.GetExtraJson())
 	switch part := p.GetPart().(type) {
 	case *ktmsv1.ContentPart_Text:
 		text.Add(part.Text)
 	case *ktmsv1.ContentPart_Refusal:
 		text.Add(part.Refusal)
 	case *ktmsv1.ContentPart_RawJson:
-		text.Add(part.RawJson)
+		return estimateRaw(text, part.RawJson)
 	case *ktmsv1.ContentPart_Image:
 		return perImage
 	case *ktmsv1.ContentPart_Audio:
-		return int64(len(part.Audio.GetData())>>10+1) * audioPerKiB
+		return audioTokens(len(part.Audio.GetData()))
 	case *ktmsv1.ContentPart_Document:
-		size := len(part.Document.GetData()) + 3*len(part.Document.GetUrl())/4
-		return int64(size/pageBytes+1) * perPage
+		text.Add(part.Document.GetFilename())
+		return documentTokens(len(part.Document.GetData()) + 3*len(part.Document.GetUrl())/4)
+	case *ktmsv1.ContentPart_Embedding:
+		return int64(len(part.Embedding.GetVector()))
 	}
 	return 0
 }
+
+// estimateRaw is estimatePart for a part that travels as it came. Only what a vendor takes for an image, a sound or a
+// document is no text; everything beside it is.
+func estimateRaw(text *Counter, raw string) int64 {
+	members, err := openaiapi.ParseMembers([]byte(raw))
+	if err != nil {
+		text.Add(raw)
+		return 0
+	}
+	var kind string
+	_ = json.Unmarshal(members.Get("type"), &kind) // no type is text
+	media := members.Get(kind)
+	var flat int64
+	switch kind {
+	case "image_url":
+		flat = perImage
+	case "input_audio":
+		flat = audioTokens(3 * len(media) / 4)
+	case "file":
+		flat = documentTokens(3 * len(media) / 4)
+	default:
+		media = nil
+	}
+	text.milli += weightPunct * int64(len(members)) // the frame
+	for _, m := range members {
+		if media == nil || m.Name != kind {
+			text.add(m.Name, string(m.Value))
+		}
+	}
+	return flat
+}
+
+func audioTokens(bytes int) int64 { return int64(bytes>>10+1) * audioPerKiB }
+
+func documentTokens(bytes int) int64 { return int64(bytes/pageBytes+1) * perPage }
 
 // EstimateEmbeddings estimates the input tokens of a call for embeddings.
 func EstimateEmbeddings(req *ktmsv1.GetEmbeddingsRequest) int64 {
@@ -169,7 +133,9 @@ func EstimateEmbeddings(req *ktmsv1.GetEmbeddingsRequest) int64 {
 	for _, input := range req.GetTokenInputs() {
 		tokens += int64(len(input.GetTokens()))
 	}
-	return tokens
+	var further Counter
+	further.Add(req.GetExtraJson())
+	return tokens + further.Tokens()
 }
 
 // EstimateAnswer estimates the output tokens of an answer.
@@ -185,15 +151,4 @@ func EstimateAnswer(r *ktmsv1.GenerateTextResponse) int64 {
 		}
 	}
 	return text.Tokens()
-}
-
-// AddChunk counts what a chunk of a stream says.
-func (c *Counter) AddChunk(chunk *ktmsv1.GenerateTextChunk) {
-	c.Add(chunk.GetDelta())
-	c.Add(chunk.GetReasoningDelta())
-	c.Add(chunk.GetRefusalDelta())
-	for _, call := range chunk.GetToolCallChunks() {
-		c.Add(call.GetName())
-		c.Add(call.GetArguments())
-	}
 }

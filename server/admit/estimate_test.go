@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 )
@@ -68,6 +72,106 @@ func TestEstimateInput(t *testing.T) {
 	}
 	if got := EstimateEmbeddings(&ktmsv1.GetEmbeddingsRequest{TokenInputs: []*ktmsv1.TokenInput{{Tokens: []int32{1, 2, 3}}}}); got != 3 {
 		t.Errorf("tokens: %d", got)
+	}
+}
+
+// unread are the fields of a request that no model reads, or that cost the same whatever they say.
+var unread = []string{
+	"attributes", "action_id", "model_override", "placement", "stop", "logit_bias", "verbosity", "service_tier",
+	"reasoning_effort", "prompt_cache_key", "beta_headers",
+	"messages.parts.image.", "messages.parts.audio.format", "messages.parts.document.mime_type", "messages.parts.document.file_id",
+	"messages.parts.embedding.model", "messages.tool_calls.id", "messages.tool_calls.type",
+}
+
+// A prompt that is not counted is a way around every limit, so no field that a vendor may read goes by unseen.
+func TestEstimateInput_SeesEveryField(t *testing.T) {
+	text := strings.Repeat("many words ", 10_000)
+	var visit func(md protoreflect.MessageDescriptor, path string, within func(protoreflect.Message) *ktmsv1.GenerateTextRequest)
+	visit = func(md protoreflect.MessageDescriptor, path string, within func(protoreflect.Message) *ktmsv1.GenerateTextRequest) {
+		for i := range md.Fields().Len() {
+			f := md.Fields().Get(i)
+			at := path + string(f.Name())
+			if slices.ContainsFunc(unread, func(u string) bool { return strings.HasPrefix(at, u) }) {
+				continue
+			}
+			holder := func(set func(protoreflect.Message)) *ktmsv1.GenerateTextRequest {
+				m := newMessage(t, md)
+				set(m)
+				return within(m)
+			}
+			if f.Kind() == protoreflect.MessageKind && !f.IsMap() {
+				if strings.HasPrefix(string(f.Message().FullName()), "google.") {
+					continue
+				}
+				visit(f.Message(), at+".", func(child protoreflect.Message) *ktmsv1.GenerateTextRequest {
+					return holder(func(m protoreflect.Message) {
+						if f.IsList() {
+							m.Mutable(f).List().Append(protoreflect.ValueOfMessage(child))
+						} else {
+							m.Set(f, protoreflect.ValueOfMessage(child))
+						}
+					})
+				})
+				continue
+			}
+			var long protoreflect.Value
+			switch f.Kind() {
+			case protoreflect.StringKind:
+				long = protoreflect.ValueOfString(text)
+			case protoreflect.BytesKind:
+				long = protoreflect.ValueOfBytes([]byte(text))
+			default:
+				continue
+			}
+			if f.IsList() || f.IsMap() {
+				t.Errorf("%s: a list or map of text that the test does not know", at)
+				continue
+			}
+			with := EstimateInput(holder(func(m protoreflect.Message) { m.Set(f, long) }))
+			without := EstimateInput(holder(func(protoreflect.Message) {}))
+			if with < without+150 { // the least is a sound of 110 KB
+				t.Errorf("%s: %d tokens with a long text, %d without", at, with, without)
+			}
+		}
+	}
+	root := (&ktmsv1.GenerateTextRequest{}).ProtoReflect().Descriptor()
+	visit(root, "", func(m protoreflect.Message) *ktmsv1.GenerateTextRequest {
+		return m.Interface().(*ktmsv1.GenerateTextRequest)
+	})
+}
+
+func newMessage(t *testing.T, md protoreflect.MessageDescriptor) protoreflect.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind.New()
+}
+
+// A part that travels raw costs what it is: an image is no text, and text beside an image is.
+func TestEstimateInput_RawParts(t *testing.T) {
+	long := strings.Repeat("A", 400_000)
+	raw := func(json string) int64 {
+		return EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{{Parts: []*ktmsv1.ContentPart{{Part: &ktmsv1.ContentPart_RawJson{RawJson: json}}}}}})
+	}
+	for _, c := range []struct {
+		name        string
+		json        string
+		least, most int64
+	}{
+		{"an image", `{"type":"image_url","image_url":"data:image/png;base64,` + long + `"}`, perImage, perImage + 50},
+		{"an image with a format", `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + long + `"},"format":"png"}`, perImage, perImage + 50},
+		{"a sound", `{"type":"input_audio","input_audio":{"data":"` + long + `","format":"mp3"}}`, 500, 800},
+		{"a document", `{"type":"file","file":{"file_data":"data:application/pdf;base64,` + long + `"}}`, 5 * perPage, 6 * perPage},
+		{"text beside an image", `{"type":"image_url","image_url":"x","note":"` + long + `"}`, 100_000, 400_000},
+		{"an image that says that it is text", `{"type":"text","text":"data:image/png;base64,` + long + `"}`, 100_000, 400_000},
+		{"a kind that nobody knows", `{"type":"scroll","scroll":"` + long + `"}`, 100_000, 400_000},
+		{"no JSON", long, 100_000, 400_000},
+	} {
+		if got := raw(c.json); got < c.least || got > c.most {
+			t.Errorf("%s: %d tokens, want %d to %d", c.name, got, c.least, c.most)
+		}
 	}
 }
 

@@ -15,7 +15,8 @@ type Refusal struct {
 	Reason status.Reason
 	// Text is for the caller: the limit, what of it is used and when it is there again. It holds no names of keys.
 	Text string
-	// Wait is when the same attempt may be admitted; 0 promises nothing.
+	// Wait is when the limit lets go; 0 promises nothing. What is beyond a limit all by itself does not fit then, either: the
+	// text says so.
 	Wait time.Duration
 	// Final: the limit is on the whole call, so that no other model is worth a try.
 	Final      bool
@@ -29,6 +30,10 @@ func (r *Refusal) Status() *status.Error {
 	return &status.Error{Reason: r.Reason, Text: r.Text, RetryAfter: r.Wait, Allowances: r.Allowances}
 }
 
+// heldWait is the wait for calls in flight to end, when nothing but what they reserve is in the way: nobody knows how long
+// they take, and a client that comes back too early is told so again.
+const heldWait = 2 * time.Second
+
 // refuse picks the limit that tells the caller most: one on the whole call before the others, and of these the one that
 // takes longest, since nothing helps before it.
 func (a *Account) refuse(refused *pool.Refusal) *Refusal {
@@ -39,29 +44,47 @@ func (a *Account) refuse(refused *pool.Refusal) *Refusal {
 		}
 	}
 	reason := status.Reason(chosen.Reason)
-	ofCall := reason == status.ThrottledKeyRPM || reason == status.ThrottledKeyTPM
-	out := &Refusal{Reason: reason, Wait: chosen.RetryAfter, Final: ofCall, Text: a.explain(chosen),
-		Allowances: []status.Allowance{}}
+	out := &Refusal{Reason: reason, Wait: waitFor(chosen), Final: ofCall(chosen), Text: explain(chosen)}
 	if chosen.Never && reason == status.ThrottledKeyTPM {
 		out.Reason, out.Wait = status.RequestTooLarge, 0
 		return out
 	}
 	if unit := unitOf(chosen.Charge); unit != "" {
-		out.Allowances = append(out.Allowances, allowance(unit, chosen.Charge, chosen.Standing))
+		out.Allowances = []status.Allowance{allowance(unit, chosen.Charge, chosen.Standing)}
 	}
 	a.count(reason)
 	return out
 }
 
+// waitFor is when a charge may fit: when a rate has drained, when a window ends, or, where it would fit but for calls in
+// flight, soon.
+func waitFor(r *pool.Refused) time.Duration {
+	if onlyHeld(r) {
+		return min(heldWait, r.RetryAfter)
+	}
+	return r.RetryAfter
+}
+
+// onlyHeld reports whether nothing but reservations is in the way.
+func onlyHeld(r *pool.Refused) bool {
+	return r.Rate == (pool.Rate{}) && r.Reserved > 0 && r.Window.Fits(r.Settled, r.Amount)
+}
+
+// ofCall reports whether a limit is on the whole call.
+func ofCall(r *pool.Refused) bool {
+	reason := status.Reason(r.Reason)
+	return reason == status.ThrottledKeyRPM || reason == status.ThrottledKeyTPM
+}
+
 // weight orders refusals by how much they say.
 func weight(r *pool.Refused) time.Duration {
-	const ofCall, never = 1 << 61, 1 << 60
-	w := min(r.RetryAfter, never-1)
+	const call, never = 1 << 61, 1 << 60
+	w := min(waitFor(r), never-1)
 	if r.Never {
 		w += never
 	}
-	if reason := status.Reason(r.Reason); reason == status.ThrottledKeyRPM || reason == status.ThrottledKeyTPM {
-		w += ofCall
+	if ofCall(r) {
+		w += call
 	}
 	return w
 }
@@ -74,11 +97,11 @@ var scopes = map[status.Reason]string{
 	status.SpendUserDaily: "the user", status.SpendUserMonthly: "the user", status.SpendTeamMonthly: "the team",
 }
 
-func (a *Account) explain(r *pool.Refused) string {
+func explain(r *pool.Refused) string {
 	switch reason := status.Reason(r.Reason); reason {
 	case status.ThrottledRPM:
 		whose := "the API key"
-		if strings.HasPrefix(r.Key, pool.Key("rpm", "user")+":") {
+		if strings.HasPrefix(r.Key, pool.Key(rateOf, SubjectUser)+":") {
 			whose = "the user"
 		}
 		return fmt.Sprintf("%s may make %d requests a minute to this model; the next one fits in %s", whose, r.Rate.Limit, shown(r.RetryAfter))
@@ -92,14 +115,14 @@ func (a *Account) explain(r *pool.Refused) string {
 		return fmt.Sprintf("the API key may use %d tokens a minute, and this request has about %d; it fits in %s", r.Rate.Limit, r.Amount, shown(r.RetryAfter))
 	case status.BudgetKey, status.BudgetUser:
 		return fmt.Sprintf("%s has used %d of its %d tokens of today with this model%s, and this call may need %d; it resets at %s",
-			scopes[reason], r.Settled, r.Window.Limit, reserved(r, strconv.FormatInt), r.Amount, a.resets(r))
+			scopes[reason], r.Settled, r.Window.Limit, reserved(r, strconv.FormatInt), r.Amount, resets(r))
 	default:
 		period := "today"
 		if r.Window.Span == pool.Month {
 			period = "this month"
 		}
 		text := fmt.Sprintf("%s has spent %s of its %s USD of %s%s, and this call may cost up to %s; it resets at %s",
-			scopes[reason], USD(r.Settled), USD(r.Window.Limit), period, reserved(r, func(n int64, _ int) string { return USD(n) }), USD(r.Amount), a.resets(r))
+			scopes[reason], USD(r.Settled), USD(r.Window.Limit), period, reserved(r, func(n int64, _ int) string { return USD(n) }), USD(r.Amount), resets(r))
 		if r.Never {
 			text += "; the call alone is beyond the limit: lower its max_tokens"
 		}
@@ -116,7 +139,7 @@ func reserved(r *pool.Refused, format func(int64, int) string) string {
 }
 
 // resets is when a window ends.
-func (a *Account) resets(r *pool.Refused) string {
+func resets(r *pool.Refused) string {
 	_, end := r.Window.Span.At(r.Start)
 	return end.Format(time.RFC3339)
 }
@@ -134,46 +157,4 @@ func USD(nano int64) string {
 		text = text[:len(text)-1]
 	}
 	return text
-}
-
-// allow notes, of the rates that an attempt was admitted under, the tightest of each unit.
-func (a *Account) allow(bookings []pool.Booking) {
-	for _, b := range bookings {
-		unit := unitOf(b.Charge)
-		if unit == "" {
-			continue
-		}
-		next := allowance(unit, b.Charge, b.Standing)
-		found := false
-		for i := range a.allowances {
-			if have := &a.allowances[i]; have.Unit == unit {
-				found = true
-				if next.Remaining < have.Remaining {
-					*have = next
-				}
-			}
-		}
-		if !found {
-			a.allowances = append(a.allowances, next)
-		}
-	}
-}
-
-// unitOf is the unit that the headers know a charge by; money is in none.
-func unitOf(c pool.Charge) string {
-	switch status.Reason(c.Reason) {
-	case status.ThrottledRPM, status.ThrottledKeyRPM:
-		return status.UnitRequests
-	case status.ThrottledKeyTPM, status.BudgetKey, status.BudgetUser:
-		return status.UnitTokens
-	}
-	return ""
-}
-
-func allowance(unit string, c pool.Charge, s pool.Standing) status.Allowance {
-	limit := c.Window.Limit
-	if c.Rate != (pool.Rate{}) {
-		limit = c.Rate.Burst + 1 // what is left is counted from there
-	}
-	return status.Allowance{Unit: unit, Limit: limit, Remaining: s.Remaining, Reset: s.Reset}
 }

@@ -6,7 +6,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -147,10 +146,10 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			w.leave(c, "circuit_open")
 			return false, nil
 		}
-		ticket, err := w.account.Admit(ctx, c.Spec, c.Target)
-		if err != nil {
+		ticket, refused := w.account.Admit(ctx, c.Spec, c.Target)
+		if refused != nil {
 			o.Health.Unjudged(vendor, model, turn)
-			return w.refused(ctx, c, err)
+			return w.refused(c, refused)
 		}
 		if ctx.Err() != nil {
 			ticket.Void()
@@ -209,11 +208,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 }
 
 // refused notes a candidate that a limit keeps back. A limit on the whole call ends the walk.
-func (w *walk) refused(ctx context.Context, c *routing.Candidate, err error) (done bool, _ error) {
-	refusal, ok := errors.AsType[*admit.Refusal](err)
-	if !ok {
-		return true, gone(ctx)
-	}
+func (w *walk) refused(c *routing.Candidate, refusal *admit.Refusal) (done bool, _ error) {
 	if refusal.Final {
 		return true, refusal.Status()
 	}

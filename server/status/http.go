@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"connectrpc.com/connect/v2"
 
@@ -27,13 +28,21 @@ func WriteOpenAI(w http.ResponseWriter, err error) {
 	for name, value := range Headers(As(err).Allowances) {
 		w.Header().Set(name, value)
 	}
-	if table[As(err).Reason].final {
+	if As(err).final() {
 		w.Header().Set("X-Should-Retry", "false") // honoured by the official SDKs
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(code)
 	_, _ = w.Write(body.AppendJSON(nil)) // the caller is gone when this fails
+}
+
+// soon is the longest wait that is worth an SDK's while.
+const soon = time.Minute
+
+// final reports whether another try would not help soon.
+func (e *Error) final() bool {
+	return table[e.Reason].final && (e.RetryAfter == 0 || e.RetryAfter > soon)
 }
 
 func asRPC(err error, target **connect.Error) bool {
