@@ -8,7 +8,7 @@
 -- {ELSEWHEN, now} when now is not in one of the windows.
 
 local kept, id, ends = tonumber(ARGV[2]), ARGV[3], now + ARGV[4]
-local ends_word = word(ends)
+local ends_word -- only leases need it
 local reply, books = {DONE, now}, {}
 
 local function rate(key, limit, room, cost)
@@ -34,6 +34,7 @@ local function window(sums, leases, forgotten, ceiling, booked)
   reply[#reply + 1] = reserved
   if math.max(amount, 1) > ceiling - settled - reserved then reply[1] = REFUSED end
   if amount > 0 then
+    ends_word = ends_word or word(ends)
     books[#books + 1] = function()
       -- An id that is used twice has one lease, so that it reserves once.
       if call('ZADD', leases, ends_word, booked .. ':' .. id) == 0 then return end

@@ -9,15 +9,14 @@ local call = redis.call
 -- is of 32 bits.
 local function word(n) return string.format('%.0f', n) end
 
-local now = tonumber(ARGV[1])
+local now, now_word = tonumber(ARGV[1]), ARGV[1]
 -- What keys outlive their use by, in milliseconds. On a test's clock they have to last while the test does.
 local spare = 3600000
 if not now then
-  local time = call('TIME')
-  now, spare = time[1] * 1000000 + time[2], 1
+  local seconds, micros = unpack(call('TIME'))
+  now, spare = seconds * 1000000 + micros, 1
+  now_word = seconds .. string.sub('000000', #micros + 1) .. micros
 end
-
-local now_word = word(now)
 
 -- The first number of every reply.
 local REFUSED, DONE, ELSEWHEN = 0, 1, 2

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/ai-process/ktms/pool"
 	"github.com/ai-process/ktms/pool/pooltest"
 )
@@ -150,6 +152,22 @@ func TestMemoryEnds(t *testing.T) {
 			if got := settled(t, h, spend(0)) - before; got != step.want {
 				t.Errorf("%v in %v: %d are settled, want %d", step.wait, memory, got, step.want)
 			}
+		}
+	}
+}
+
+// TestTimeIsWrittenOut compares the two forms of the time, of which one is put together from Redis' words.
+func TestTimeIsWrittenOut(t *testing.T) {
+	c := fresh(t)
+	client, err := c.connected(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := rueidis.NewLuaScript(countersLua + `return {now_word, word(now)}`)
+	for range 500 { // every tenth has a second's fraction that begins with a zero
+		forms, err := script.Exec(t.Context(), client, nil, []string{""}).AsStrSlice()
+		if err != nil || forms[0] != forms[1] {
+			t.Fatal(forms, err)
 		}
 	}
 }
