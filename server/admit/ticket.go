@@ -88,6 +88,9 @@ func (t *Ticket) booking() (b booking, any bool) {
 		if own.Rate != (pool.Rate{}) && came == own.Amount {
 			continue // nothing to correct
 		}
+		if b.actuals == nil {
+			b.actuals = make([]pool.Actual, 0, len(t.bookings)+1) // one more may come at the end of the call
+		}
 		b.actuals = append(b.actuals, pool.Actual{Booking: own, Came: came})
 	}
 	return b, len(b.actuals)+len(b.debits) > 0
