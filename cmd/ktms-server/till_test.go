@@ -121,9 +121,10 @@ func (a *tillAccount) end(billed bool) {
 }
 
 const (
-	tillUsage = `{"prompt_tokens":6,"completion_tokens":5000,"total_tokens":5006}`
-	tillWord  = `{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":"fine"},"finish_reason":null}]}`
-	tillEnd   = `{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	tillUsage  = `{"prompt_tokens":6,"completion_tokens":5000,"total_tokens":5006}`
+	tillWord   = `{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":"fine"},"finish_reason":null}]}`
+	tillAnswer = `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}],"usage":` + tillUsage + `}`
+	tillEnd    = `{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 )
 
 func (v *till) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -167,7 +168,7 @@ func (v *till) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}],"usage":`+tillUsage+`}`)
+	_, _ = io.WriteString(w, tillAnswer)
 }
 
 // sell puts the model into the catalogue of a server.

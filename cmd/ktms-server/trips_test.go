@@ -117,7 +117,7 @@ func TestLimits_CostOneRoundTripBeforeTheVendorAndOneAfter(t *testing.T) {
 }
 
 // limitEverything sets every limit there is for one key, and none for another one with a model of its own.
-func limitEverything(t *testing.T, s *servertest.Instance, url string) (limited, free string) {
+func limitEverything(t testing.TB, s *servertest.Instance, url string) (limited, free string) {
 	t.Helper()
 	const plenty = 1 << 30
 	org, err := s.Admin.CreateOrganization(t.Context(), &ktmsv1.CreateOrganizationRequest{Name: "org"})
@@ -190,7 +190,7 @@ func (v marking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: "+tillWord+"\n\ndata: "+tillEnd+"\n\n"+`data: {"id":"x","choices":[],"usage":`+tillUsage+"}\n\ndata: [DONE]\n\n")
 	default:
-		_, _ = io.WriteString(w, `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}],"usage":`+tillUsage+`}`)
+		_, _ = io.WriteString(w, tillAnswer)
 	}
 }
 
