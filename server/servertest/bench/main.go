@@ -1,25 +1,22 @@
-// Command bench measures what Keystone adds to a call, side by side with the same call made directly, in one run.
+// Command bench measures what Keystone adds to a call, and what limits add to that, side by side with the same call made
+// directly, in one run.
 //
-// It builds ktms-server, starts it and a scripted vendor as processes of their own on loopback, and alternates between
-// both ways, so that whatever else the machine does weighs on both alike. It ends by itself and reads CPU time and
-// memory from /proc, so it runs on Linux alone.
+// It builds ktms-server and starts it three times on loopback, each as a process of its own: without limits, with limits
+// that are counted in memory, and with the same limits on a Redis. It alternates between them and a scripted vendor, so
+// that whatever else the machine does weighs on all alike. It ends by itself and reads CPU time and memory from /proc, so
+// it runs on Linux alone. Redis is the redis-server on the PATH.
 //
-//	go run ./server/servertest/bench            # about half a minute
+//	go run ./server/servertest/bench            # about a minute
 //	go run ./server/servertest/bench -calls 20000
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 )
 
@@ -46,7 +43,6 @@ func run(ctx context.Context, calls, parallel int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-
 	binary := filepath.Join(dir, "ktms-server")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/ai-process/ktms/cmd/ktms-server")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -57,122 +53,123 @@ func run(ctx context.Context, calls, parallel int) error {
 	if err != nil {
 		return err
 	}
-
-	self, err := os.Executable()
+	direct, stopVendor, err := startVendor(ctx)
 	if err != nil {
-		return err
-	}
-	vendorAddr, err := freeAddr()
-	if err != nil {
-		return err
-	}
-	vendor := exec.CommandContext(ctx, self, "-vendor")
-	vendor.Env = append(os.Environ(), "BENCH_VENDOR_ADDR="+vendorAddr)
-	stopVendor, err := start(vendor)
-	if err != nil {
-		return err
-	}
-	defer stopVendor()
-	direct := target{name: "direct", url: "http://" + vendorAddr + "/v1/chat/completions", key: "sk-bench", model: "gpt-6-luna"}
-	if err := direct.wait(ctx); err != nil {
 		return fmt.Errorf("the scripted vendor: %w", err)
 	}
-
-	httpAddr, err := freeAddr()
+	defer stopVendor()
+	redis, stopRedis, err := startRedis(ctx, dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("redis-server: %w", err)
 	}
-	gateway := exec.CommandContext(ctx, binary)
-	gateway.Dir = dir
-	gateway.Env = append(cleanEnv(),
-		"DATABASE_URL=sqlite:"+filepath.Join(dir, "ktms.db"), "KTMS_ENCRYPTION_KEYS=1:"+strings.Repeat("A", 43)+"=",
-		"HTTP_ADDR="+httpAddr, "GRPC_ADDR=127.0.0.1:0", "METRICS_ADDR=", "AUTO_SEED=true", "SEED_CLIENT_KEY=ktms_bench",
-		"OPENAI_API_KEY=sk-bench", "OPENAI_BASE_URL=http://"+vendorAddr+"/v1", "LOG_LEVEL=info")
-	through := target{name: "keystone", url: "http://" + httpAddr + "/v1/chat/completions", key: "ktms_bench", model: "gpt-6-luna"}
-	began := time.Now()
-	stopGateway, err := start(gateway)
-	if err != nil {
-		return err
-	}
-	defer stopGateway()
-	if err := through.wait(ctx); err != nil {
-		return fmt.Errorf("ktms-server: %w", err)
-	}
-	ready := time.Since(began)
+	defer stopRedis()
 
+	gateways := []*gateway{{name: "no limits"}, {name: "in memory", limited: true}, {name: "on Redis", limited: true, redis: redis.addr}}
+	for _, g := range gateways {
+		stop, err := g.start(ctx, binary, dir, direct.url)
+		if err != nil {
+			return fmt.Errorf("ktms-server, %s: %w", g.name, err)
+		}
+		defer stop()
+	}
+	plain := gateways[0]
 	fmt.Printf("binary                     %6.1f MB (static, stripped)\n", float64(info.Size())/1e6)
-	fmt.Printf("start to first answer      %6.0f ms (new SQLite file, seeded)\n", float64(ready.Milliseconds()))
-	fmt.Printf("memory after first answer  %6.1f MiB of its own, %.1f MiB resident with the binary's pages\n\n",
-		anonymous(gateway.Process.Pid), resident(gateway.Process.Pid))
-
-	fmt.Printf("one call at a time, %d of each        p50 ms    p90 ms    p99 ms\n", calls)
-	for _, kind := range []struct {
-		name   string
-		stream bool
-	}{{"unary, whole answer", false}, {"stream, first token", true}} {
-		sides, err := alternate(ctx, calls, kind.stream, direct, through)
-		if err != nil {
-			return err
+	fmt.Printf("start to first answer      %6.0f ms (new SQLite file, seeded)\n", float64(plain.ready.Milliseconds()))
+	fmt.Printf("memory after first answer  %6.1f MiB of its own, %.1f MiB resident with the binary's pages\n",
+		anonymous(plain.pid), resident(plain.pid))
+	for _, g := range gateways[1:] {
+		if err := g.limit(ctx); err != nil {
+			return fmt.Errorf("set limits, %s: %w", g.name, err)
 		}
-		for _, s := range sides {
-			fmt.Printf("  %-20s %-10s %10.3f %9.3f %9.3f\n", kind.name, s.name, s.at(0.5), s.at(0.9), s.at(0.99))
-		}
-		fmt.Printf("  %-20s %-10s %10.3f %9.3f %9.3f\n", kind.name, "added", sides[1].at(0.5)-sides[0].at(0.5),
-			sides[1].at(0.9)-sides[0].at(0.9), sides[1].at(0.99)-sides[0].at(0.99))
 	}
+	fmt.Printf("limits                     %6d counters: %s\n\n", len(limits), limitNames())
 
-	fmt.Printf("\n%d calls at once, %d of each        calls/s   CPU s per 1,000\n", parallel, calls)
-	for _, stream := range []bool{false, true} {
-		before := cpuSeconds(gateway.Process.Pid)
-		took, err := load(ctx, through, calls, parallel, stream)
-		if err != nil {
-			return err
-		}
-		used := cpuSeconds(gateway.Process.Pid) - before
-		name := map[bool]string{false: "unary", true: "stream of 20 tokens"}[stream]
-		fmt.Printf("  %-30s %13.0f %16.3f\n", name, float64(calls)/took.Seconds(), used/float64(calls)*1000)
+	if err := latencies(ctx, calls, direct, gateways); err != nil {
+		return err
 	}
-	fmt.Printf("\nmemory after the load      %6.1f MiB of its own, %.1f MiB resident, peak %.1f MiB\n",
-		anonymous(gateway.Process.Pid), resident(gateway.Process.Pid), peak(gateway.Process.Pid))
+	if err := loads(ctx, calls, parallel, gateways, redis.pid); err != nil {
+		return err
+	}
+	fmt.Println()
+	for _, g := range gateways {
+		fmt.Printf("memory after the load, %-10s %6.1f MiB of its own, %.1f MiB resident, peak %.1f MiB\n",
+			g.name, anonymous(g.pid), resident(g.pid), peak(g.pid))
+	}
+	for _, g := range gateways[1:] {
+		if err := g.counted(ctx); err != nil {
+			return fmt.Errorf("the limits were not at work, %s: %w", g.name, err)
+		}
+	}
 	return nil
 }
 
-// start runs a process and returns what ends it.
-func start(cmd *exec.Cmd) (stop func(), err error) {
-	if err := cmd.Start(); err != nil {
-		return nil, err
+// kinds are the ways to make a call.
+var kinds = []struct {
+	name   string
+	stream bool
+}{{"unary, whole answer", false}, {"stream, first token", true}}
+
+// latencies measures one call at a time.
+func latencies(ctx context.Context, calls int, direct target, gateways []*gateway) error {
+	fmt.Printf("one call at a time, %d of each          p50 ms    p90 ms    p99 ms\n", calls)
+	targets := []target{direct}
+	for _, g := range gateways {
+		targets = append(targets, g.target)
 	}
-	return func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // the context's end kills what does not stop
-	}, nil
-}
-
-// cleanEnv is the environment without what would configure the server.
-func cleanEnv() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
-
-func freeAddr() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
-var errNoAnswer = errors.New("no answer within 10 s")
-
-// wait calls until the target answers.
-func (t target) wait(ctx context.Context) error {
-	client := newClient()
-	defer client.CloseIdleConnections()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if _, err := t.call(ctx, client, false); err == nil {
-			return nil
+	for _, kind := range kinds {
+		sides, err := alternate(ctx, calls, kind.stream, targets...)
+		if err != nil {
+			return err
+		}
+		row := func(what string, value func(quantile float64) float64) {
+			fmt.Printf("  %-20s %-14s %9.3f %9.3f %9.3f\n", kind.name, what, value(0.5), value(0.9), value(0.99))
+		}
+		for _, s := range sides {
+			row(s.name, s.at)
+		}
+		for i, s := range sides[1:] {
+			before, what := sides[0], "added"
+			if i > 0 {
+				before, what = sides[1], "+ "+s.name
+			}
+			row(what, func(quantile float64) float64 { return s.at(quantile) - before.at(quantile) })
 		}
 	}
-	return errNoAnswer
+	return nil
 }
 
-func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+// turns is how often the load moves on to the next gateway and back.
+const turns = 8
+
+// loads measures what many calls at once cost, in turns.
+func loads(ctx context.Context, calls, parallel int, gateways []*gateway, redis int) error {
+	fmt.Printf("\n%d calls at once, %d of each             calls/s   CPU s per 1,000    added   Redis' own\n", parallel, calls)
+	for _, kind := range kinds {
+		took, used, usedRedis := make([]time.Duration, len(gateways)), make([]float64, len(gateways)), make([]float64, len(gateways))
+		for range turns {
+			for i, g := range gateways {
+				before, beforeRedis := cpuSeconds(g.pid), cpuSeconds(redis)
+				spent, err := load(ctx, g.target, calls/turns, parallel, kind.stream)
+				if err != nil {
+					return err
+				}
+				took[i] += spent
+				used[i] += cpuSeconds(g.pid) - before
+				usedRedis[i] += cpuSeconds(redis) - beforeRedis
+			}
+		}
+		name := map[bool]string{false: "unary", true: "stream of 20 tokens"}[kind.stream]
+		thousands := float64(calls/turns*turns) / 1000
+		for i, g := range gateways {
+			fmt.Printf("  %-20s %-14s %13.0f %16.3f", name, g.name, thousands*1000/took[i].Seconds(), used[i]/thousands)
+			if g.limited {
+				fmt.Printf(" %9.3f", (used[i]-used[0])/thousands)
+			}
+			if g.redis != "" {
+				fmt.Printf(" %12.3f", usedRedis[i]/thousands)
+			}
+			fmt.Println()
+		}
+	}
+	return nil
 }
