@@ -21,12 +21,16 @@ const (
 	PeriodMonth = "month"
 )
 
+// ServicePrefix begins the subject of calls that name no user. No caller may name a user of that kind: it would be
+// counted on another key's calls.
+const ServicePrefix = "svc:"
+
 // User is the subject of the limits per user: the user that the request names, else the service itself.
 func User(userID, keyName string) string {
 	if userID != "" {
 		return userID
 	}
-	return "svc:" + keyName
+	return ServicePrefix + keyName
 }
 
 // spendReasons are the refusals of each spend limit.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -24,7 +25,8 @@ type Attempt struct {
 	started   time.Time
 	watchdog  *time.Timer
 	timeout   time.Duration
-	committed bool
+	committed atomic.Bool
+	cancel    context.CancelCauseFunc
 	firstAt   time.Time
 	usage     *ktmsv1.TokensUsage
 }
@@ -46,10 +48,27 @@ func (a *Attempt) Handing() {
 
 // Commit marks the first content that goes to the caller: from here on there is no fallback.
 func (a *Attempt) Commit() {
-	if !a.committed {
-		a.committed, a.firstAt = true, a.now()
+	if a.committed.CompareAndSwap(false, true) {
+		a.firstAt = a.now()
 	}
 }
+
+// hearOut is how long a vendor that is in the middle of its answer is listened to after the caller left: what the answer
+// cost comes at its end, which often is on its way already. A vendor that goes on talking is cut off then.
+const hearOut = 250 * time.Millisecond
+
+// Left says that nobody takes the answer any more.
+func (a *Attempt) Left() { a.leave(errLeft) }
+
+func (a *Attempt) leave(cause error) {
+	if !a.committed.Load() {
+		a.cancel(cause)
+		return
+	}
+	time.AfterFunc(hearOut, func() { a.cancel(cause) })
+}
+
+var errLeft = errors.New("the caller takes no more of the answer")
 
 // Started is when the attempt began; prices can depend on it.
 func (a *Attempt) Started() time.Time { return a.started }
@@ -70,12 +89,13 @@ var errStalled = errors.New("the vendor went silent")
 func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, ticket *admit.Ticket, try func(context.Context, *Attempt) error) (*Attempt, *vendors.Error) {
 	o := &w.d.options
 	vendor, model := c.Spec.GetVendor(), c.Spec.GetId()
-	callCtx, cancel := context.WithCancelCause(ctx)
+	callCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 
 	w.outcome.Attempts++
 	w.outcome.Vendor, w.outcome.Model = vendor, model
-	a := &Attempt{Candidate: c, Number: w.outcome.Attempts, now: o.Now, started: o.Now(), timeout: o.Timeout}
+	a := &Attempt{Candidate: c, Number: w.outcome.Attempts, now: o.Now, started: o.Now(), timeout: o.Timeout, cancel: cancel}
+	defer context.AfterFunc(ctx, func() { a.leave(context.Cause(ctx)) })()
 	if o.Timeout > 0 {
 		a.watchdog = time.AfterFunc(o.Timeout, func() { cancel(errStalled) })
 		defer a.watchdog.Stop()
@@ -94,7 +114,7 @@ func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, tic
 
 	w.outcome.Usage = sum(w.outcome.Usage, a.usage)
 	w.outcome.FirstContent = 0
-	if a.committed {
+	if a.committed.Load() {
 		w.outcome.FirstContent = a.firstAt.Sub(a.started)
 	}
 	failed := w.classify(ctx, callCtx, c, err)
@@ -119,7 +139,7 @@ func Unreached(failed *vendors.Error) bool {
 
 // maybeBilled reports whether an attempt ended in a way that leaves open what the vendor did with the request.
 func maybeBilled(failed *vendors.Error, a *Attempt) bool {
-	return failed != nil && a.usage == nil && !Unreached(failed) &&
+	return failed != nil && (a.usage == nil || a.usage.GetEstimated()) && !Unreached(failed) &&
 		(failed.Kind == vendors.Canceled || failed.Kind == vendors.Unavailable && failed.Status == 0)
 }
 

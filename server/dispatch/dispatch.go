@@ -172,11 +172,11 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		}
 		o.Log.LogAttrs(ctx, levelOf(failed), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
 			slog.String("vendor", vendor), slog.String("model", model), slog.Int("attempt", attempt.Number),
-			slog.Bool("committed", attempt.committed), slog.String("kind", failed.Kind.String()),
+			slog.Bool("committed", attempt.committed.Load()), slog.String("kind", failed.Kind.String()),
 			// Not what the vendor said: vendors quote the prompt.
 			slog.Int("status", failed.Status), slog.Any("cause", failed.Err),
 			slog.Bool("maybe_billed", maybeBilled(failed, attempt)))
-		if verdict.Step == status.Stop || attempt.committed {
+		if verdict.Step == status.Stop || attempt.committed.Load() {
 			return true, refusal(ctx, failed)
 		}
 

@@ -56,18 +56,29 @@ func (c *call) accountFailure(a *dispatch.Attempt, err error) {
 // regularTiers are the service tiers at regular prices, in the words of all vendors.
 var regularTiers = []string{"", "auto", "default", "standard", "standard_only", "on_demand"}
 
-// unpricedTier leaves out a service tier that has a price of its own, which the catalogue does not know: its cost could
-// not be told. A model without prices may be asked for any.
-func unpricedTier(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (*ktmsv1.GenerateTextRequest, []string, error) {
-	if slices.Contains(regularTiers, req.GetServiceTier()) || !admit.Priced(c.Spec) {
+// requestFor is the request as one candidate gets it. untaken are the parameters that it lacks.
+//
+// A service tier that has a price of its own, which the catalogue does not know, is left out: its cost could not be told.
+// A model without prices may be asked for any. An answer is bounded by what the model has, since no more is reserved for
+// it.
+func requestFor(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (_ *ktmsv1.GenerateTextRequest, untaken []string, err error) {
+	most := c.Spec.GetMaxOutputTokens()
+	tooLong := most > 0 && int64(req.GetMaxOutputTokens()) > most
+	unpriced := !slices.Contains(regularTiers, req.GetServiceTier()) && admit.Priced(c.Spec)
+	if !tooLong && !unpriced {
 		return req, nil, nil
 	}
-	param := vendors.ServiceTier.Param()
-	if req.GetStrictParams() {
-		return nil, nil, &vendors.Error{Kind: vendors.Unsupported, Vendor: c.Target.Vendor, Param: param,
-			Message: param + ": the catalogue has no price for this tier"}
+	own := proto.CloneOf(req)
+	if tooLong {
+		own.MaxOutputTokens = int32(most)
 	}
-	without := proto.CloneOf(req)
-	without.ServiceTier = ""
-	return without, []string{param}, nil
+	if unpriced {
+		param := vendors.ServiceTier.Param()
+		if req.GetStrictParams() {
+			return nil, nil, &vendors.Error{Kind: vendors.Unsupported, Vendor: c.Target.Vendor, Param: param,
+				Message: param + ": the catalogue has no price for this tier"}
+		}
+		own.ServiceTier, untaken = "", []string{param}
+	}
+	return own, untaken, nil
 }

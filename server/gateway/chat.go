@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/caller"
@@ -64,7 +62,7 @@ func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err 
 		if err != nil {
 			return err
 		}
-		req, untaken, err := unpricedTier(a.Candidate, c.req)
+		req, untaken, err := requestFor(a.Candidate, c.req)
 		if err != nil {
 			return err
 		}
@@ -109,22 +107,39 @@ func (s *Service) stream(c *call, sink Sink) (err error) {
 		if err != nil {
 			return err
 		}
-		req, untaken, err := unpricedTier(a.Candidate, c.req)
+		req, untaken, err := requestFor(a.Candidate, c.req)
 		if err != nil {
 			return err
 		}
 		out := streamOut{call: c, attempt: a, sink: sink, untaken: untaken}
+		ended := false
+		defer func() {
+			if !ended { // a panic: what was said is billed all the same
+				out.broken(ctx, errPanicked)
+			}
+		}()
+		var left error
 		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
 			if err != nil {
+				ended = true
 				out.broken(ctx, err)
-				return err
+				return firstError(left, err)
+			}
+			if left != nil {
+				out.hear(event)
+				continue
 			}
 			a.Handing()
-			if err := out.take(event); err != nil {
-				out.broken(ctx, err)
-				return err
+			if left = out.take(event); left != nil {
+				a.Left() // and hear out what it cost
+				continue
 			}
 			a.Alive()
+		}
+		ended = true
+		if left != nil {
+			out.broken(ctx, left)
+			return left
 		}
 		return out.finish()
 	})
@@ -202,126 +217,4 @@ func truncated(req *ktmsv1.GenerateTextRequest, r *ktmsv1.GenerateTextResponse) 
 		}
 	}
 	return false
-}
-
-// streamOut passes one attempt's events on, holding back what has no content, so that an early failure can still fall
-// back to another model.
-type streamOut struct {
-	call    *call
-	attempt *dispatch.Attempt
-	sink    Sink
-	head    vendors.Head
-	// accepted: the vendor took the call, and bills what it read.
-	accepted bool
-	// held is the content-free preamble, merged; its vendor fields go out with the first content.
-	held *ktmsv1.GenerateTextChunk
-	sent bool
-	// untaken are parameters that were left out because of their price.
-	untaken []string
-	// begun is the input side of the usage, where the vendor told it at the start.
-	begun *ktmsv1.TokensUsage
-	// said counts what the stream says, for a vendor that does not.
-	said admit.Counter
-}
-
-func (o *streamOut) take(event vendors.Event) error {
-	if event.Head != nil {
-		o.head, o.accepted = *event.Head, true
-		o.head.Dropped = append(o.head.Dropped, o.untaken...)
-		return nil
-	}
-	chunk := event.Chunk
-	o.said.AddChunk(chunk)
-	if u := chunk.GetUsage(); u.GetEstimated() {
-		o.begun, chunk.Usage = u, nil
-	} else if u != nil {
-		complete(u, o.call.req, o.said.Tokens)
-		account(o.attempt, u)
-	}
-	if !o.sent {
-		if !vendors.HasContent(chunk) {
-			o.hold(chunk)
-			return nil
-		}
-		if err := o.first(chunk); err != nil {
-			return err
-		}
-	}
-	return o.sink.Send(chunk)
-}
-
-// hold merges a preamble into those before it; the last word on each field counts.
-func (o *streamOut) hold(chunk *ktmsv1.GenerateTextChunk) {
-	if o.held == nil {
-		o.held = chunk
-		return
-	}
-	proto.Merge(o.held, chunk)
-}
-
-// first commits the attempt and puts onto the first chunk how the answer came about.
-func (o *streamOut) first(chunk *ktmsv1.GenerateTextChunk) error {
-	o.attempt.Commit()
-	o.sent = true
-	c, candidate := o.call, o.attempt.Candidate
-	chunk.RequestId = c.id
-	chunk.ResolvedModel = candidate.Spec.GetId()
-	chunk.ResolvedVendor = candidate.Spec.GetVendor()
-	chunk.MatchedRule = c.plan.Rule
-	chunk.RouteMode = string(c.plan.Mode)
-	chunk.Placement = string(c.plan.Placement)
-	chunk.DroppedParams = o.head.Dropped
-	if h := o.held; h != nil {
-		chunk.VendorResponseId = firstOf(chunk.GetVendorResponseId(), h.GetVendorResponseId())
-		chunk.VendorModel = firstOf(chunk.GetVendorModel(), h.GetVendorModel())
-		chunk.SystemFingerprint = firstOf(chunk.GetSystemFingerprint(), h.GetSystemFingerprint())
-		chunk.ServiceTier = firstOf(chunk.GetServiceTier(), h.GetServiceTier())
-		if chunk.Usage == nil {
-			chunk.Usage = h.GetUsage()
-		}
-	}
-	return o.sink.Head(&Head{RequestID: c.id, Model: chunk.GetResolvedModel(), Vendor: chunk.GetResolvedVendor(),
-		Rule: c.plan.Rule, Mode: chunk.GetRouteMode(), Placement: chunk.GetPlacement(), Dropped: o.head.Dropped,
-		Allowances: c.account.Allowances()})
-}
-
-// finish checks that the vendor said anything at all; a dialect already refuses a stream without an end.
-func (o *streamOut) finish() error {
-	if !o.sent {
-		return &vendors.Error{Kind: vendors.Unavailable, Vendor: o.attempt.Candidate.Target.Vendor, Message: "the stream ended without content"}
-	}
-	if o.attempt.Usage() == nil {
-		return o.sink.Send(&ktmsv1.GenerateTextChunk{Usage: o.estimate()})
-	}
-	return nil
-}
-
-// broken accounts for a stream that ended before its usage came. What it said was generated, and will be billed; so will
-// the prompt of a vendor that had taken it, when the caller left or it went silent. A vendor that failed before it said
-// anything bills nothing.
-func (o *streamOut) broken(ctx context.Context, err error) {
-	failed, _ := errors.AsType[*vendors.Error](err)
-	counted := o.attempt.Usage() != nil || failed != nil && failed.Usage != nil
-	if !counted && (o.sent || o.accepted && ctx.Err() != nil) {
-		o.estimate()
-		return
-	}
-	o.call.accountFailure(o.attempt, err)
-}
-
-func (o *streamOut) estimate() *ktmsv1.TokensUsage {
-	u := o.begun
-	if u == nil {
-		u = &ktmsv1.TokensUsage{Input: o.call.input(), Estimated: true}
-	}
-	u.Output = o.said.Tokens()
-	account(o.attempt, u)
-	return u
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

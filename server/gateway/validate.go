@@ -3,8 +3,10 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
 )
@@ -58,6 +60,10 @@ func reservedAttributes(found []status.Violation, attributes map[string]string) 
 		if _, taken := attributes[name]; taken {
 			found = append(found, status.Violation{Path: "attributes[" + name + "]", Text: "is set by Keystone and cannot be given by a caller"})
 		}
+	}
+	if strings.HasPrefix(attributes[routing.AttrUserID], admit.ServicePrefix) {
+		found = append(found, status.Violation{Path: "attributes[" + routing.AttrUserID + "]",
+			Text: "begins with " + admit.ServicePrefix + ", which names a key's calls without a user"})
 	}
 	return found
 }
