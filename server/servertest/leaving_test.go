@@ -59,6 +59,10 @@ func postChat(ctx context.Context, t *testing.T, s *servertest.Instance, key, bo
 	return resp
 }
 
+// aMoment is how long a vendor takes to tell what an answer cost: long enough to see that the caller is gone, and far less
+// than it is heard out.
+const aMoment = 20 * time.Millisecond
+
 // Whoever leaves once it has seen the answer pays for it, thoughts that nobody sees included, as long as the vendor tells
 // soon. A vendor that goes on talking is cut off.
 func TestWhoLeavesAfterTheAnswerPaysForIt(t *testing.T) {
@@ -81,6 +85,7 @@ func TestWhoLeavesAfterTheAnswerPaysForIt(t *testing.T) {
 				<-left
 				switch thoughts {
 				case "end":
+					time.Sleep(aMoment)
 					say(`{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`)
 					say(`{"id":"x","choices":[],"usage":` + usage + `}`)
 					say(`[DONE]`)
