@@ -32,41 +32,54 @@ type Counter struct {
 	run   int // of ASCII letters
 }
 
-// Add counts a piece of text.
-func (c *Counter) Add(text string) {
-	for i := 0; i < len(text); {
-		b := text[i]
-		if b < utf8.RuneSelf {
-			c.ascii(b)
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		c.run = 0
-		c.milli += weightOf(r)
-		i += size
-	}
+// class is what the counter needs to know of an ASCII character.
+type class struct {
+	weight int64
+	// run keeps the length of a run of letters and digits, where it is all ones, or ends it, where it is 0.
+	run int
 }
 
-func (c *Counter) ascii(b byte) {
-	letter := b|0x20 >= 'a' && b|0x20 <= 'z'
-	if !letter && (b < '0' || b > '9') {
-		c.run = 0
-	} else {
-		c.run++
+// classes are looked up for every byte of every prompt, so they are laid out once.
+var classes = func() (all [utf8.RuneSelf]class) {
+	for b := range all {
+		switch {
+		case b|0x20 >= 'a' && b|0x20 <= 'z':
+			all[b] = class{weightLetter, -1}
+		case b >= '0' && b <= '9':
+			all[b] = class{weightDigit, -1}
+		case b == ' ':
+			all[b].weight = weightLetter
+		case b < ' ':
+			all[b].weight = weightControl
+		default:
+			all[b].weight = weightPunct
+		}
 	}
-	switch {
-	case c.run > wordLength:
-		c.milli += weightBuried
-	case letter, b == ' ':
-		c.milli += weightLetter
-	case b >= '0' && b <= '9':
-		c.milli += weightDigit
-	case b < ' ':
-		c.milli += weightControl
-	default:
-		c.milli += weightPunct
+	return all
+}()
+
+// Add counts a piece of text.
+func (c *Counter) Add(text string) {
+	milli, run := c.milli, c.run
+	for i := 0; i < len(text); {
+		b := text[i]
+		if b >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(text[i:])
+			milli += weightOf(r)
+			run = 0
+			i += size
+			continue
+		}
+		found := &classes[b]
+		run = (run + 1) & found.run
+		if run > wordLength {
+			milli += weightBuried
+		} else {
+			milli += found.weight
+		}
+		i++
 	}
+	c.milli, c.run = milli, run
 }
 
 func weightOf(r rune) int64 {
