@@ -20,14 +20,14 @@ type Call struct {
 	// UserID is the user whom the request names; empty for none.
 	UserID string
 	Limits Limits
-	// Input estimates the prompt in tokens. It is asked once at most, and only under a limit that needs it.
+	// Input estimates the prompt in tokens. It is asked under a limit that needs it alone, and then for each attempt.
 	Input func() int64
 	// Choices is how many answers are asked for; 0 is one.
 	Choices int64
 	// MaxOutput is the most tokens of one answer that the caller allows; 0 is no bound.
 	MaxOutput int64
-	// Output is the most tokens of one answer that a target gives, or 0 where nothing bounds them. A nil Output is of a
-	// call without an answer to pay for.
+	// Output is the most tokens of one answer that a target is asked for, or 0 where nothing bounds them. A nil Output is of
+	// a call without an answer to pay for.
 	Output func(vendors.Target) int64
 	// LongCache: the prompt may be written to an hour's cache.
 	LongCache bool
@@ -35,12 +35,9 @@ type Call struct {
 
 // Account is one client call at the counters. It is used by one goroutine. A nil Account admits everything.
 type Account struct {
-	c    *Controller
-	call Call
-	// estimated caches Input.
-	estimated int64
-	known     bool
-	subject   string
+	c       *Controller
+	call    Call
+	subject string
 
 	attempts int
 	// opened: the charges of the call are booked; bookings are those that its end corrects.
@@ -58,13 +55,6 @@ type Account struct {
 	counted    []status.Reason
 }
 
-func (a *Account) input() int64 {
-	if !a.known {
-		a.estimated, a.known = a.call.Input(), true
-	}
-	return a.estimated
-}
-
 // output is the most tokens that all answers of a target may have, as far as anybody can tell.
 func (a *Account) output(target vendors.Target) int64 {
 	if a.call.Output == nil {
@@ -72,9 +62,9 @@ func (a *Account) output(target vendors.Target) int64 {
 	}
 	each := a.call.Output(target)
 	if each == 0 {
-		each = within(a.c.options.OutputReserve, target.MaxOutputTokens)
+		each = a.c.options.OutputReserve
 	}
-	return a.times(each)
+	return a.times(within(each, target.MaxOutputTokens))
 }
 
 // allowed is the most tokens of all answers by what the caller allows a model that has no more than most; 0 is no bound.

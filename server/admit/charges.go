@@ -96,7 +96,7 @@ func (a *Account) callCharges(into []pool.Charge) []pool.Charge {
 	}
 	if who.TPMLimit > 0 {
 		into = add(into, pool.Charge{Key: pool.Key("key_tpm", who.KeyName), Reason: string(status.ThrottledKeyTPM),
-			Amount: amount(a.input()), Rate: perMinute(who.TPMLimit, 0)})
+			Amount: amount(a.call.Input()), Rate: perMinute(who.TPMLimit, 0)})
 	}
 	return into
 }
@@ -130,7 +130,7 @@ func (a *Account) budgetCharges(into []pool.Charge, m *ktmsv1.ModelSpec) []pool.
 	} {
 		if budget.limit > 0 {
 			into = add(into, pool.Charge{Key: pool.Key("tokens", budget.kind, name(budget.subject), m.GetId()),
-				Reason: string(budget.reason), Amount: amount(a.input() + a.allowed(m.GetMaxOutputTokens())),
+				Reason: string(budget.reason), Amount: amount(a.call.Input() + a.allowed(m.GetMaxOutputTokens())),
 				Window: pool.Window{Limit: budget.limit, Grace: a.c.grace(budget.limit), Span: pool.Day}})
 		}
 	}
@@ -153,7 +153,7 @@ func (a *Account) spendCharges(into []pool.Charge, m *ktmsv1.ModelSpec, target v
 				if !Priced(m) {
 					return into
 				}
-				worst = amount(Worst(m, a.input(), a.output(target), a.call.LongCache, a.c.options.Now()))
+				worst = amount(Worst(m, a.call.Input(), a.output(target), a.call.LongCache, a.c.options.Now()))
 			}
 			into = add(into, spendCharge(subject.kind, subject.id, period, limit, worst))
 		}

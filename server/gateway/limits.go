@@ -11,27 +11,24 @@ import (
 
 // limited is what limits need to know of a text call.
 func (s *Service) limited(c *call, table *routing.Table) admit.Call {
-	asked := int64(c.req.GetMaxOutputTokens())
 	return admit.Call{
 		ID: c.id, Caller: c.caller, UserID: c.req.GetAttributes()[routing.AttrUserID], Limits: table, Input: c.input,
-		Choices: int64(c.req.GetN()), MaxOutput: asked,
-		Output:    func(target vendors.Target) int64 { return s.longest(target, c.req, asked) },
+		Choices: int64(c.req.GetN()), MaxOutput: int64(c.req.GetMaxOutputTokens()),
+		Output:    func(target vendors.Target) int64 { return s.longest(target, c.req) },
 		LongCache: longCache(c.req),
 	}
 }
 
-// longest is the most tokens of one answer: what the caller asked for, or else what the dialect does, within what the
-// model has. 0 is no bound.
-func (s *Service) longest(target vendors.Target, req *ktmsv1.GenerateTextRequest, asked int64) int64 {
-	if asked == 0 {
-		if bounds, ok := s.options.Vendors[target.Vendor].(vendors.Bounder); ok {
-			asked = bounds.MaxOutput(target, req)
-		}
+// longest is the most tokens of one answer that a target is asked for: by the caller, or else by the dialect. 0 is no
+// bound.
+func (s *Service) longest(target vendors.Target, req *ktmsv1.GenerateTextRequest) int64 {
+	if asked := int64(req.GetMaxOutputTokens()); asked > 0 {
+		return asked
 	}
-	if most := target.MaxOutputTokens; asked > 0 && most > 0 {
-		return min(asked, most)
+	if bounds, ok := s.options.Vendors[target.Vendor].(vendors.Bounder); ok {
+		return bounds.MaxOutput(target, req)
 	}
-	return asked
+	return 0
 }
 
 // input estimates the prompt of the call, once.
