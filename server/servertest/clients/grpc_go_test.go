@@ -168,6 +168,7 @@ func TestGRPCGo_Errors(t *testing.T) {
 		{"a bad request", w.key, nonsense, codes.InvalidArgument, "bad_request"},
 		{"a vendor that is down", w.key, textRequest(down, "hi"), codes.Unavailable, "vendors_unavailable"},
 		{"a vendor that is not there", w.key, textRequest(unreachable, "hi"), codes.Unavailable, "vendors_unavailable"},
+		{"a key without money", w.broke, textRequest(dear, "hi"), codes.ResourceExhausted, "insufficient_quota"},
 	} {
 		t.Run(want.name, func(t *testing.T) {
 			before, ctx := w.vendor.seen(down), as(t.Context(), want.key)
@@ -180,6 +181,9 @@ func TestGRPCGo_Errors(t *testing.T) {
 				info := detail[*errdetails.ErrorInfo](err)
 				if status.Code(err) != want.code || info.GetReason() != want.reason || info.GetDomain() != "ktms" {
 					t.Errorf("got %v with %v, want %v with %s", err, info, want.code, want.reason)
+				}
+				if wait := detail[*errdetails.RetryInfo](err); want.code == codes.ResourceExhausted && wait.GetRetryDelay().AsDuration() <= 0 {
+					t.Errorf("no wait is named: %v", wait)
 				}
 				if bad := detail[*errdetails.BadRequest](err); want.code == codes.InvalidArgument &&
 					(len(bad.GetFieldViolations()) != 1 || !strings.Contains(bad.GetFieldViolations()[0].GetField(), "temperature")) {

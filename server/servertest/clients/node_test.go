@@ -27,7 +27,7 @@ func TestNode(t *testing.T) {
 	for _, file := range []string{"openai.test.mjs", "frameworks.test.mjs"} {
 		t.Run(file, func(t *testing.T) {
 			w := start(t)
-			runNode(t, file, "KTMS_URL="+w.HTTP+"/v1", "KTMS_KEY="+w.key, "KTMS_READER="+w.reader, "KTMS_UPSTREAM="+w.upstream)
+			runNode(t, file, "KTMS_URL="+w.HTTP+"/v1", "KTMS_KEY="+w.key, "KTMS_READER="+w.reader, "KTMS_BROKE="+w.broke, "KTMS_UPSTREAM="+w.upstream)
 		})
 	}
 }

@@ -88,7 +88,7 @@ func TestOpenAIGo_Models(t *testing.T) {
 	for pages.Next() {
 		ids = append(ids, pages.Current().ID)
 	}
-	if want := []string{dies, down, good, unreachable, vectors}; pages.Err() != nil || !slices.Equal(ids, want) {
+	if want := []string{dear, dies, down, good, unreachable, vectors}; pages.Err() != nil || !slices.Equal(ids, want) {
 		t.Errorf("models: %v, %v, want %v", ids, pages.Err(), want)
 	}
 	if model, err := client.Models.Get(t.Context(), good); err != nil || model.ID != good || model.OwnedBy != "openai" {
@@ -186,6 +186,21 @@ func TestOpenAIGo_RetriesAreItsOwnAndTheServersOne(t *testing.T) {
 	_, err := client.Chat.Completions.New(t.Context(), ask(down, "hi"))
 	if err == nil || sent.Load() != 2 || w.vendor.seen(down) != 2*attemptsPerCall {
 		t.Errorf("%d requests, %d calls of the vendor (%v); want 2 and %d", sent.Load(), w.vendor.seen(down), err, 2*attemptsPerCall)
+	}
+}
+
+// A key without money is told so once: its client does not try again.
+func TestOpenAIGo_NoMoneyIsNotTriedAgain(t *testing.T) {
+	w := start(t)
+	var sent atomic.Int64
+	client := official(w.HTTP, w.broke, option.WithMaxRetries(5), option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		sent.Add(1)
+		return next(r)
+	}))
+	_, err := client.Chat.Completions.New(t.Context(), ask(dear, "hi"))
+	var failed *openai.Error
+	if !errors.As(err, &failed) || failed.Type != "insufficient_quota" || !strings.Contains(failed.Message, "throttled:spend_key_monthly") || sent.Load() != 1 {
+		t.Errorf("%d requests, %v", sent.Load(), err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/servertest"
+	"github.com/ai-process/ktms/vendors"
 )
 
 // attemptsPerCall is what one call costs a vendor that is down: README's "retried once in place".
@@ -14,6 +15,9 @@ const attemptsPerCall = 2
 
 // unreachable is a model at an address where nobody listens.
 const unreachable = "unreachable"
+
+// dear is the one model that has a price.
+const dear = "dear"
 
 // world is a server with the scripted vendor behind it.
 type world struct {
@@ -23,6 +27,8 @@ type world struct {
 	key      string
 	// reader is a key without the scope generate.
 	reader string
+	// broke is a key that has spent its money.
+	broke string
 }
 
 func start(t *testing.T) *world {
@@ -36,8 +42,11 @@ func start(t *testing.T) *world {
 	w.Instance = servertest.Start(t, options)
 	embedder := servertest.Model(vectors, upstream.URL)
 	embedder.Capabilities = []string{"embedding"}
+	priced := servertest.Model(dear, upstream.URL)
+	priced.PriceInPerMtok, priced.PriceOutPerMtok = 1, 1
 	w.key = w.Configure(t, servertest.Setup{
 		Models: []*ktmsv1.ModelSpec{
+			priced,
 			servertest.Model(good, upstream.URL), servertest.Model(down, upstream.URL), servertest.Model(dies, upstream.URL),
 			servertest.Model(unreachable, "http://127.0.0.1:1"), embedder,
 		},
@@ -48,6 +57,18 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.reader = minted.GetPlainKey()
+	minted, err = w.Admin.MintAPIKey(t.Context(), &ktmsv1.MintAPIKeyRequest{Name: "broke", Scopes: []string{"generate"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.broke = minted.GetPlainKey()
+	if _, err := w.Admin.SetVendorKey(t.Context(), &ktmsv1.SetVendorKeyRequest{ApiKeyName: "broke", Vendor: vendors.OpenAI, PlainKey: servertest.VendorKey}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Admin.SetSpendLimit(t.Context(), &ktmsv1.SetSpendLimitRequest{SpendLimit: &ktmsv1.SpendLimit{
+		SubjectType: "key", SubjectId: "broke", Period: "month", LimitNanousd: 1}}); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -66,5 +87,6 @@ func (w *world) refusals() []refusal {
 		{"a bad request", w.key, "auto:nonsense", 400, "bad_request"},
 		{"a vendor that is down", w.key, down, 503, "vendors_unavailable"},
 		{"a vendor that is not there", w.key, unreachable, 503, "vendors_unavailable"},
+		{"a key without money", w.broke, dear, 429, "insufficient_quota"},
 	}
 }

@@ -4,7 +4,7 @@ import test from 'node:test';
 import OpenAI from 'openai';
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { baseURL, forEver, hello, hi, key, reader, state, streamEnds, toolsSaid, total } from './world.mjs';
+import { baseURL, broke, forEver, hello, hi, key, reader, state, streamEnds, toolsSaid, total } from './world.mjs';
 
 const client = new OpenAI({ baseURL, apiKey: key, maxRetries: 0 });
 const model = 'auto';
@@ -99,7 +99,7 @@ test('structured output, with the schema that zod makes', async () => {
 test('models', async () => {
   const ids = [];
   for await (const m of client.models.list()) ids.push(m.id);
-  assert.deepEqual(ids, ['dies', 'down', 'good', 'unreachable', 'vectors']);
+  assert.deepEqual(ids, ['dear', 'dies', 'down', 'good', 'unreachable', 'vectors']);
   assert.equal((await client.models.retrieve('good')).id, 'good');
   await assert.rejects(client.models.retrieve('nope'), OpenAI.NotFoundError);
 });
@@ -159,4 +159,18 @@ test('embeddings, base64 by default and floats', async () => {
     assert.deepEqual(data.map((d) => [d.index, read(d.embedding)]), [[0, [2, 0, 0.5]], [1, [4, 1, 0.5]]]);
     assert.equal(usage.total_tokens, 6);
   }
+});
+
+test('a key without money is told so once', async () => {
+  let sent = 0;
+  const counting = (...args) => (sent++, fetch(...args));
+  const poor = new OpenAI({ baseURL, apiKey: broke, maxRetries: 5, fetch: counting });
+  await assert.rejects(poor.chat.completions.create({ model: 'dear', messages: hi }), (error) => {
+    assert.ok(error instanceof OpenAI.RateLimitError);
+    assert.equal(error.code, 'insufficient_quota');
+    assert.match(error.message, /throttled:spend_key_monthly/);
+    assert.ok(Number(error.headers.get('retry-after')) > 0);
+    return true;
+  });
+  assert.equal(sent, 1);
 });

@@ -2,6 +2,7 @@
 export const baseURL = process.env.KTMS_URL;
 export const key = process.env.KTMS_KEY;
 export const reader = process.env.KTMS_READER; // a key without the scope generate
+export const broke = process.env.KTMS_BROKE; // a key without money
 export const hello = 'Hello from upstream.';
 export const toolsSaid = 'The tools said: sunny, noon';
 export const total = 12;
