@@ -75,7 +75,7 @@ func TestGoOpenAI_UnaryAndModels(t *testing.T) {
 		t.Errorf("header: %v", r.Header())
 	}
 	list, err := client.ListModels(t.Context())
-	if err != nil || len(list.Models) != 5 {
+	if err != nil || len(list.Models) != 6 {
 		t.Errorf("models: %+v, %v", list, err)
 	}
 	if model, err := client.GetModel(t.Context(), good); err != nil || model.ID != good {
