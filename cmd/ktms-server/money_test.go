@@ -23,7 +23,7 @@ const (
 )
 
 // pollEvery is how often the spend is looked at while calls run. Each look asks Postgres and Redis.
-const pollEvery = 5 * time.Millisecond
+const pollEvery = 20 * time.Millisecond
 
 // shared are the settings of processes that share a database and a Redis.
 func shared(t testing.TB) map[string]string {

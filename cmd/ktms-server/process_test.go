@@ -122,17 +122,19 @@ func startProcess(t testing.TB, lease time.Duration, settings map[string]string)
 // follow keeps the log, and tells where the doors are once they are open.
 func (p *process) follow(from io.Reader, ready chan<- *servertest.Instance) {
 	lines := bufio.NewReader(from)
-	for {
+	for open := false; !open; {
 		line, err := lines.ReadString('\n')
 		_, _ = io.WriteString(p.log, line)
-		var said struct{ Msg, GRPC, HTTP string }
-		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "ready" {
-			ready <- &servertest.Instance{GRPC: "http://" + said.GRPC, HTTP: "http://" + said.HTTP}
-		}
 		if err != nil {
 			return
 		}
+		var said struct{ Msg, GRPC, HTTP string }
+		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "ready" {
+			ready <- &servertest.Instance{GRPC: "http://" + said.GRPC, HTTP: "http://" + said.HTTP}
+			open = true
+		}
 	}
+	_, _ = io.Copy(p.log, lines)
 }
 
 // kill ends the process as a crash does, and waits until it is gone.

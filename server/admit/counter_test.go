@@ -20,7 +20,7 @@ func TestCounter_Weights(t *testing.T) {
 		{strings.Repeat("a", wordLength) + " b", (wordLength + 2) * weightLetter},
 		{strings.Repeat("a", wordLength) + "-b", (wordLength+1)*weightLetter + weightPunct},
 		{strings.Repeat("a", wordLength) + "éb", (wordLength+1)*weightLetter + weightLatin},
-		{"ж", weightSlavic}, {"ع", weightAbjad}, {"न", weightIndic}, {"漢", weightIdeo}, {"🙂", weightOther},
+		{"ж", weightSlavic}, {"ع", weightAbjad}, {"न", weightIndic}, {"\u6f22", weightIdeo}, {"🙂", weightOther},
 		{"\xff", weightOther}, // no UTF-8 at all
 	} {
 		var whole, pieces Counter
