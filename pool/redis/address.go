@@ -19,6 +19,16 @@ var errAddress = errors.New("the Redis address is malformed: write host:port, se
 // who listen at that moment.
 const sentinelRefresh = 5 * time.Second
 
+const (
+	// connectWithin is how long a connection may take to be made, or four calls when those may take longer. It takes two
+	// round trips or more, which calls do not wait for: a bound as narrow as theirs would keep a distant Redis away for
+	// ever.
+	connectWithin = 5 * time.Second
+	// sentinelWithin bounds the same for a Sentinel, or two calls: they are asked one after the other, and one whose
+	// host is gone must not keep the next one waiting for long.
+	sentinelWithin = time.Second
+)
+
 // parseAddress makes the connection's settings.
 func parseAddress(options Options) (rueidis.ClientOption, error) {
 	var connect rueidis.ClientOption
@@ -33,6 +43,7 @@ func parseAddress(options Options) (rueidis.ClientOption, error) {
 		}
 	}
 	if connect.DialCtxFn == nil { // it is set for the path of a socket
+		connect.DialCtxFn = dialTCP
 		for _, address := range connect.InitAddress {
 			if !isHostPort(address) {
 				return connect, errAddress
@@ -50,9 +61,13 @@ func parseAddress(options Options) (rueidis.ClientOption, error) {
 	connect.DisableRetry = true
 	connect.DisableCache = true // nothing is cached, and older servers cannot
 	connect.ClientName = "ktms"
-	connect.Dialer.Timeout = options.Timeout
+	// One connection to each server, which carries the calls of everybody: more are not faster, since one script runs at
+	// a time, and would break one by one for calls to find out.
+	connect.PipelineMultiplex = -1
+	connect.Dialer.Timeout = max(connectWithin, 4*options.Timeout)
 	connect.ConnWriteTimeout = options.Timeout
-	connect.Sentinel.Dialer.Timeout = options.Timeout
+	connect.Sentinel.Dialer.Timeout = max(sentinelWithin, 2*options.Timeout)
+	connect.Sentinel.Username, connect.Sentinel.Password = connect.Username, connect.Password
 	connect.Sentinel.TLSConfig = cloneTLS(connect.TLSConfig)
 	connect.Sentinel.TopologyRefreshInterval = sentinelRefresh
 	return connect, nil

@@ -57,7 +57,7 @@ func TestAddressOverridesNothingOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.DisableRetry || got.Dialer.Timeout != time.Second || got.ConnWriteTimeout != time.Second || !got.DisableCache {
+	if !got.DisableRetry || got.Dialer.Timeout != connectWithin || got.ConnWriteTimeout != time.Second || !got.DisableCache {
 		t.Errorf("%+v", got)
 	}
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/redis/rueidis"
 )
@@ -28,8 +29,10 @@ func (c *Client) connection() *connection {
 	}
 	attempt := &connection{done: make(chan struct{})}
 	c.current = attempt
+	options := c.connect
+	options.InitAddress = slices.Concat(options.InitAddress, c.learned)
 	c.running.Go(func() {
-		attempt.client, attempt.err = rueidis.NewClient(c.connect)
+		attempt.client, attempt.err = c.open(options)
 		if attempt.err != nil {
 			c.mu.Lock()
 			if c.current == attempt { // the next call tries anew
@@ -40,6 +43,23 @@ func (c *Client) connection() *connection {
 		close(attempt.done)
 	})
 	return attempt
+}
+
+// open connects up to the server that keeps the counters, so that no call has to find the time for it.
+func (c *Client) open(options rueidis.ClientOption) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(options)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.life, options.Dialer.Timeout)
+	defer cancel()
+	// Whatever the answer is, a cluster's node that has this key is connected then.
+	err = client.Do(ctx, client.B().Exists().Key(c.keys.tag).Build()).Error()
+	if _, answered := rueidis.IsRedisErr(err); err != nil && !answered {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
 }
 
 // connected waits for a connection.
@@ -57,18 +77,52 @@ func (c *Client) connected(ctx context.Context) (rueidis.Client, error) {
 }
 
 // disconnect gives the connections up. What comes next is looked up and dialed anew: the server may have moved, or may
-// be a replica by now, and a connection that hangs would hang on.
+// be a replica by now, and a connection that hangs would hang on. An attempt that is under way goes on: where connecting
+// takes longer than a call may, each call would throw away what the next one needs.
 func (c *Client) disconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	attempt := c.current
+	if attempt == nil {
+		return
+	}
+	select {
+	case <-attempt.done:
+	default:
+		return
+	}
+	c.current = nil
+	if attempt.client == nil {
+		return
+	}
+	c.learn(attempt.client)
+	c.running.Go(attempt.client.Close)
+}
+
+// learn remembers the nodes of a cluster that the address does not name: one that it names may be gone by now.
+func (c *Client) learn(client rueidis.Client) {
+	if client.Mode() != rueidis.ClientModeCluster {
+		return
+	}
+	c.learned = nil
+	for address := range client.Nodes() {
+		if !slices.Contains(c.connect.InitAddress, address) {
+			c.learned = append(c.learned, address)
+		}
+	}
+}
+
+// giveUp ends what is left of the connections.
+func (c *Client) giveUp() {
 	c.mu.Lock()
 	attempt := c.current
 	c.current = nil
-	if attempt != nil {
-		c.running.Go(func() {
-			<-attempt.done
-			if attempt.client != nil {
-				attempt.client.Close()
-			}
-		})
-	}
 	c.mu.Unlock()
+	if attempt == nil {
+		return
+	}
+	<-attempt.done
+	if attempt.client != nil {
+		attempt.client.Close()
+	}
 }

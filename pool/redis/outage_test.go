@@ -50,8 +50,14 @@ func (l *logged) String() string {
 }
 
 func newOutage(t *testing.T, timeout time.Duration) *outage {
-	o := &outage{T: t, server: pooltest.StartRedis(t), rests: pooltest.NewClock(time.Unix(0, 0))}
-	o.Client = open(t, Options{Addr: o.server.Addr, Timeout: timeout, Failed: o.failed.add, Log: slog.New(slog.NewTextHandler(&o.log, nil))})
+	server := pooltest.StartRedis(t)
+	return newOutageAt(t, server, server.Addr, timeout)
+}
+
+// newOutageAt has a client that finds its server at an address.
+func newOutageAt(t *testing.T, server *pooltest.RedisServer, addr string, timeout time.Duration) *outage {
+	o := &outage{T: t, server: server, rests: pooltest.NewClock(time.Unix(0, 0))}
+	o.Client = open(t, Options{Addr: addr, Timeout: timeout, Failed: o.failed.add, Log: slog.New(slog.NewTextHandler(&o.log, nil))})
 	o.guard = newGuard(o.rests.Now)
 	return o
 }

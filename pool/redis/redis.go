@@ -26,7 +26,8 @@ type Options struct {
 	DB       int
 	// KeyPrefix begins every key, so that several installations may share one Redis. It has no braces.
 	KeyPrefix string
-	// Timeout bounds each call, connecting included. Defaults to 500 ms.
+	// Timeout bounds each call, and how long it waits for a connection, which may take longer to be made. Defaults to
+	// 500 ms.
 	Timeout time.Duration
 	// Log hears when Redis is gone and when it is back. Defaults to no log.
 	Log *slog.Logger
@@ -57,6 +58,8 @@ type Client struct {
 	closed  bool
 	running sync.WaitGroup
 	current *connection
+	// learned are the nodes of a cluster that the address does not name.
+	learned []string
 
 	requests requestPool
 }
@@ -93,6 +96,7 @@ func New(options Options) (*Client, error) {
 		scripts: newScripts(),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.connect.DialCtxFn = dialer(connect.DialCtxFn).during(c.life)
 	first := c.connection() // so that the first call need not wait for it
 	c.spawn(func() {
 		select {
@@ -106,14 +110,13 @@ func New(options Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all calls under way and closes the connections. Later calls fail. It waits for what hangs for about a
-// second, or as long as a connection that is being made may take.
+// Close ends all calls under way and closes the connections, those that are being made too. Later calls fail.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.end()
-	c.disconnect()
+	c.giveUp()
 	c.running.Wait()
 }
 
