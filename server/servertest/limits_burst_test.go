@@ -13,6 +13,7 @@ import (
 // TestLimits_HowManyGoAtOnce counts the calls of a crowd that a rate lets through, and finds the very microsecond at which
 // it lets the next one through.
 func TestLimits_HowManyGoAtOnce(t *testing.T) {
+	t.Parallel()
 	const tooMany = 10
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)

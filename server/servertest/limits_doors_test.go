@@ -183,6 +183,7 @@ func (l *limited) booked(t *testing.T, kind, id, model string, tokens int64) {
 
 // TestLimits_EveryLimitOnEveryDoor: one refusal, in the words of each door, of calls in one piece and of streams.
 func TestLimits_EveryLimitOnEveryDoor(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		for _, one := range limitCases() {
@@ -237,6 +238,7 @@ func (c *limitCase) check(t *testing.T, through string, stream bool, got seen) {
 // TestLimits_EmbeddingsAreHeldToThem: the same limits on calls for vectors, of 3 tokens by estimate and 6 by the vendor's
 // count.
 func TestLimits_EmbeddingsAreHeldToThem(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		for name, one := range map[string]struct {
@@ -293,6 +295,7 @@ func TestLimits_EmbeddingsAreHeldToThem(t *testing.T) {
 
 // TestLimits_AnswersSayHowFarTheCallerIs: the tightest rate of each unit, on every door.
 func TestLimits_AnswersSayHowFarTheCallerIs(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		l.script.on("vectors", embed)

@@ -32,6 +32,7 @@ func (l *limited) served(t *testing.T, key string, a ask, reason string) (n int)
 
 // TestLimits_TheClosestUserRateCounts: the user and the model, the user, the model, everybody.
 func TestLimits_TheClosestUserRateCounts(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		l.models(t, l.priced("m", nil), l.priced("n", nil))
@@ -47,8 +48,7 @@ func TestLimits_TheClosestUserRateCounts(t *testing.T) {
 		}{
 			{"u", "m", 4}, {"u", "n", 3}, {"v", "m", 2}, {"v", "n", 1},
 			{"", "m", 2}, {"", "n", 1}, // the service itself
-			{"svc:app", "n", 0}, // is the same user
-			{"free", "m", 200},  // is lifted
+			{"free", "m", 200}, // is lifted
 		} {
 			if got := l.served(t, key, ask{user: one.user, model: one.model}, "throttled:rpm"); got != one.want {
 				t.Errorf("user %q, model %s: %d calls at once, want %d", one.user, one.model, got, one.want)
@@ -64,6 +64,7 @@ func TestLimits_TheClosestUserRateCounts(t *testing.T) {
 // TestLimits_WhoSharesWhat: a model's rate is each key's own, a key's rate is over all models, a budget of a team is over
 // all of its keys.
 func TestLimits_WhoSharesWhat(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		l.models(t, l.priced("rated", func(m *ktmsv1.ModelSpec) { m.Rpm = 2 }), l.priced("m", nil), l.priced("n", nil))
@@ -100,6 +101,7 @@ func TestLimits_WhoSharesWhat(t *testing.T) {
 
 // TestLimits_ARetryInPlaceIsOneCall for the rates, and each try is paid for.
 func TestLimits_ARetryInPlaceIsOneCall(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		l := limitedBy(t, c, nil)
 		l.models(t, l.priced("m", func(m *ktmsv1.ModelSpec) { m.Rpm = 10 }))
@@ -125,6 +127,7 @@ func TestLimits_ARetryInPlaceIsOneCall(t *testing.T) {
 
 // TestLimits_WhatIsReserved while a call is under way: its worst case, with all that can be said of it beforehand.
 func TestLimits_WhatIsReserved(t *testing.T) {
+	t.Parallel()
 	const bound = 50
 	onBothMeters(t, func(t *testing.T, c counters) {
 		for i, one := range []struct {
@@ -195,6 +198,7 @@ func (l *limited) whileUnderWay(t *testing.T, key string, a ask, look func()) {
 
 // TestLimits_ClaudeReservesWhatIsSent: its dialect always bounds the answer, and its cache may be written to.
 func TestLimits_ClaudeReservesWhatIsSent(t *testing.T) {
+	t.Parallel()
 	onBothMeters(t, func(t *testing.T, c counters) {
 		for _, catalogue := range []int64{0, 500} {
 			l := limitedBy(t, c, nil)

@@ -1,6 +1,7 @@
 package servertest_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -235,4 +236,45 @@ func (l *limited) openai(ctx context.Context, t *testing.T, key string, a ask) s
 		}
 	}
 	return out
+}
+
+// read reads so many chunks of a stream, and goes no further.
+func (l *limited) read(ctx context.Context, t *testing.T, through, key string, a ask, chunks int) {
+	t.Helper()
+	if through != "openai" {
+		stream, err := ktmsv1connect.NewGatewayServiceClient(l.Client(t, key, connecthttp.WithGRPC())).GenerateTextStream(ctx,
+			&ktmsv1.GenerateTextStreamRequest{Request: a.rpc()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range chunks {
+			if _, err := stream.Receive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	body, err := json.Marshal(map[string]any{"model": "auto", "stream": true, "user": a.user, "messages": []any{map[string]any{"role": "user", "content": "go on"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.HTTP+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	lines := bufio.NewScanner(resp.Body)
+	for n := 0; n < chunks && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			n++
+		}
+	}
+	if lines.Err() != nil {
+		t.Fatal(lines.Err())
+	}
 }

@@ -1,13 +1,14 @@
 package servertest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/ai-process/ktms/pool/pooltest"
 	"github.com/ai-process/ktms/pool/redis"
 	"github.com/ai-process/ktms/server"
+	"github.com/ai-process/ktms/server/admin"
 	"github.com/ai-process/ktms/server/servertest"
 	"github.com/ai-process/ktms/store/storetest"
 )
@@ -46,13 +48,15 @@ type counters struct {
 	clock *pooltest.Clock
 }
 
-// onBothMeters runs a test on the counters of one process and on those in Redis.
+// onBothMeters runs a test on the counters of one process and on those in Redis, side by side.
 func onBothMeters(t *testing.T, test func(t *testing.T, c counters)) {
 	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
 		clock := pooltest.NewClock(noon)
 		test(t, counters{memory.New(memory.Options{Now: clock.Now}), clock})
 	})
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		clock := pooltest.NewClock(noon)
 		client, err := redis.New(redis.Options{Addr: pooltest.Redis(t), KeyPrefix: pooltest.Prefix(t), Timeout: patience, Now: clock.Now})
 		if err != nil {
@@ -110,7 +114,7 @@ func (s *script) on(model string, b behaviour) {
 func (s *script) bodies(model string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.asked[model]...)
+	return slices.Clone(s.asked[model])
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -177,19 +181,21 @@ type limited struct {
 	*servertest.Instance
 	counters
 	script *script
+	sealer admin.Sealer
 	url    string
-	log    *safeBuffer
+	log    *callLog
 }
 
 // limitedBy starts one; change may be nil.
 func limitedBy(t *testing.T, c counters, change func(*server.Options)) *limited {
 	t.Helper()
-	l := &limited{counters: c, script: &script{models: map[string]behaviour{}, asked: map[string][]string{}}, log: &safeBuffer{}}
+	l := &limited{counters: c, script: &script{models: map[string]behaviour{}, asked: map[string][]string{}}, log: &callLog{byKey: map[string][]callLine{}}}
 	upstream := httptest.NewServer(l.script)
 	t.Cleanup(upstream.Close)
 	l.url = upstream.URL
 	options := servertest.Defaults(t)
 	options.Meter, options.Log = c.Meter, slog.New(slog.NewJSONHandler(l.log, nil))
+	l.sealer = options.Sealer
 	if change != nil {
 		change(&options)
 	}
@@ -302,19 +308,28 @@ type callLine struct {
 	MaybeBilled             bool `json:"maybe_billed"`
 }
 
-// lines are those of a key's calls so far.
-func (l *limited) lines(t *testing.T, key string) (lines []callLine) {
-	t.Helper()
-	for text := range strings.Lines(l.log.String()) {
-		var line callLine
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			continue // it is still being written
-		}
-		if line.Msg == "call" && line.Key == key {
-			lines = append(lines, line)
-		}
+// callLog is a log that keeps the lines of calls, by key.
+type callLog struct {
+	mu    sync.Mutex
+	byKey map[string][]callLine
+}
+
+// Write takes one line.
+func (l *callLog) Write(text []byte) (int, error) {
+	var line callLine
+	if bytes.Contains(text, []byte(`"msg":"call"`)) && json.Unmarshal(text, &line) == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.byKey[line.Key] = append(l.byKey[line.Key], line)
 	}
-	return lines
+	return len(text), nil
+}
+
+// lines are those of a key's calls so far.
+func (l *limited) lines(key string) []callLine {
+	l.log.mu.Lock()
+	defer l.log.mu.Unlock()
+	return slices.Clone(l.log.byKey[key])
 }
 
 // line waits for the only line of a key.
@@ -322,7 +337,7 @@ func (l *limited) line(t *testing.T, key string) callLine {
 	t.Helper()
 	var lines []callLine
 	storetest.Eventually(t, patience, "the call of "+key+" is in the log", func() bool {
-		lines = l.lines(t, key)
+		lines = l.lines(key)
 		return len(lines) > 0
 	})
 	if len(lines) != 1 {
