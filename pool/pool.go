@@ -93,6 +93,9 @@ type Standing struct {
 type Booking struct {
 	Charge
 	Standing
+	// DrainedAt is when everything has drained from a rate that was booked on it up to this booking, by the Meter's
+	// clock. From then on Settle has nothing to give back. It is zero for a window.
+	DrainedAt time.Time
 }
 
 // Refused is a charge that did not fit, and where its counter stands.
@@ -145,7 +148,8 @@ type Meter interface {
 	Renew(ctx context.Context, attempts []Renewal, ttl time.Duration) error
 	// Settle replaces what was booked by what it came to, once for each id: a repetition within SettleMemory changes
 	// nothing. A window counts it in full even when the reservation has ended in between; one that is over keeps what
-	// belongs to it, within WindowMemory. Bookings that are not named stay as they are.
+	// belongs to it, within WindowMemory. A rate gets back at most what has not drained by then: the rest has made room
+	// already. Bookings that are not named stay as they are.
 	Settle(ctx context.Context, id ID, actuals []Actual) error
 	// Debit books charges whether or not they fit, once for each id within DebitMemory.
 	Debit(ctx context.Context, id ID, charges []Charge) error

@@ -65,25 +65,66 @@ func (r Rate) debt(units int64) int64 {
 // bounded, so that a correction never books more than there is room to count.
 func (r Rate) Correction(booked, actual int64) int64 { return r.debt(actual) - r.debt(booked) }
 
+// Left is the most that can still be left at an instant of what was booked: drained is when everything had drained that
+// was there right after it.
+func (r Rate) Left(drained, now int64) int64 {
+	time := drained - now
+	switch {
+	case time <= 0:
+		return 0
+	case time >= ceil(maxBacklog, r.Limit): // also keeps the product below from overflowing
+		return maxBacklog
+	default:
+		return time * r.Limit
+	}
+}
+
 // Level is a backlog at an instant. Its zero value is empty.
 type Level struct {
 	// At is in microseconds since 1970.
 	At int64
 	// Backlog is in units × microseconds.
 	Backlog int64
+	// Limit is the one of the Rate by which it drains.
+	Limit int64
 }
 
-// Now is the level at a later instant. A clock that went back drains nothing, and drains on from where it is.
+// Now is the level at a later instant. A clock that went back drains nothing, and drains on from where it is. Under
+// another limit than before no more waits than the rate admits at once: what waited would take hours to drain at a small
+// fraction of the pace that it was admitted at.
 func (l Level) Now(r Rate, now int64) Level {
-	elapsed := now - l.At
-	switch {
+	to := Level{At: now, Limit: r.Limit}
+	switch elapsed := now - l.At; {
 	case elapsed <= 0:
-		return Level{At: now, Backlog: l.Backlog}
-	case elapsed >= ceil(l.Backlog, r.Limit): // also keeps the product below from overflowing
-		return Level{At: now}
-	default:
-		return Level{At: now, Backlog: l.Backlog - elapsed*r.Limit}
+		to.Backlog = l.Backlog
+	case elapsed < ceil(l.Backlog, r.Limit): // or the product overflows
+		to.Backlog = l.Backlog - elapsed*r.Limit
 	}
+	if l.Limit != r.Limit {
+		to.Backlog = min(to.Backlog, r.Full())
+	}
+	return to
+}
+
+// Stale reports whether a level has to be kept as it is now even when nothing is added: its limit has changed, or the
+// clock went back, after which it would not drain until the clock is there again.
+func (l Level) Stale(r Rate, now int64) bool {
+	return l.Now(r, now).Backlog > 0 && (l.At > now || l.Limit != r.Limit)
+}
+
+// Correct is the level at a later instant after a correction of what was booked at a rate. What is left drains by the
+// limit that it had before, because the booking may be older than that one. A booking that has drained has nothing to
+// give back: drained is when all had drained that was there right after it.
+func (l Level) Correct(r Rate, change, drained, now int64) Level {
+	inForce := r
+	if l.Backlog > 0 {
+		inForce.Limit = l.Limit
+	}
+	to := l.Now(inForce, now)
+	if to.Backlog == 0 {
+		to.Limit = r.Limit
+	}
+	return to.Add(max(change, -r.Left(drained, now)))
 }
 
 // Fits reports whether a cost may be added. A cost of 0 fits while a single unit would.
@@ -93,7 +134,8 @@ func (l Level) Fits(r Rate, cost int64) bool {
 
 // Add is the level after a cost or a correction.
 func (l Level) Add(change int64) Level {
-	return Level{At: l.At, Backlog: min(max(l.Backlog+change, 0), maxBacklog)}
+	l.Backlog = min(max(l.Backlog+change, 0), maxBacklog)
+	return l
 }
 
 // Wait is how long until a cost fits; never when it exceeds the capacity.
@@ -112,6 +154,14 @@ func (l Level) Remaining(r Rate) int64 {
 
 // Reset is how long until nothing is left to drain.
 func (l Level) Reset(r Rate) time.Duration { return micros(ceil(l.Backlog, r.Limit)) }
+
+// Drained is when nothing is left to drain, in microseconds since 1970.
+func (l Level) Drained() int64 {
+	if l.Backlog == 0 {
+		return l.At
+	}
+	return l.At + ceil(l.Backlog, l.Limit)
+}
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 

@@ -13,16 +13,10 @@ const sweepFrom = 1024
 
 // counters holds every rate and window. Those that are over or drained go by themselves.
 type counters struct {
-	rates   map[string]rate
+	rates   map[string]gcra.Level
 	windows map[windowName]*window
 	// sweepAt is how many counters there may be before the next sweep.
 	sweepAt int
-}
-
-// rate is a backlog, and when nothing of it is left, in microseconds.
-type rate struct {
-	level   gcra.Level
-	drained int64
 }
 
 // windowName identifies a window by its key and its start in microseconds.
@@ -32,7 +26,7 @@ type windowName struct {
 }
 
 func newCounters() counters {
-	return counters{rates: map[string]rate{}, windows: map[windowName]*window{}, sweepAt: sweepFrom}
+	return counters{rates: map[string]gcra.Level{}, windows: map[windowName]*window{}, sweepAt: sweepFrom}
 }
 
 // check tells whether a charge fits, and books nothing.
@@ -40,6 +34,9 @@ func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
 	if isRate(c) {
 		rate := rateOf(c)
 		level, cost := k.level(c.Key, rate, now), rate.Cost(c.Amount)
+		if k.rates[c.Key].Stale(rate, now) {
+			k.setLevel(c.Key, level)
+		}
 		if level.Fits(rate, cost) {
 			return pool.Refused{}, true
 		}
@@ -63,9 +60,12 @@ func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
 func (k *counters) book(c pool.Charge, id pool.ID, now, ends int64) pool.Booking {
 	if isRate(c) {
 		rate := rateOf(c)
-		level := k.level(c.Key, rate, now).Add(rate.Cost(c.Amount))
-		k.setLevel(c.Key, rate, level)
-		return pool.Booking{Charge: c, Standing: rateStanding(rate, level)}
+		level, cost := k.level(c.Key, rate, now), rate.Cost(c.Amount)
+		if cost > 0 {
+			level = level.Add(cost)
+			k.setLevel(c.Key, level)
+		}
+		return pool.Booking{Charge: c, Standing: rateStanding(rate, level), DrainedAt: time.UnixMicro(level.Drained()).UTC()}
 	}
 	name, span := locate(c, now)
 	var settled, reserved int64
@@ -93,7 +93,7 @@ func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
 func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
 	if isRate(a.Charge) {
 		rate := rateOf(a.Charge)
-		k.setLevel(a.Key, rate, k.level(a.Key, rate, now).Add(rate.Correction(a.Amount, a.Came)))
+		k.correct(a.Key, rate, rate.Correction(a.Amount, a.Came), a.DrainedAt.UnixMicro(), now)
 		return
 	}
 	_, end := a.Window.Span.At(a.Start)
@@ -109,7 +109,7 @@ func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
 func (k *counters) debit(c pool.Charge, now int64) {
 	if isRate(c) {
 		rate := rateOf(c)
-		k.setLevel(c.Key, rate, k.level(c.Key, rate, now).Add(rate.Correction(0, c.Amount)))
+		k.correct(c.Key, rate, rate.Correction(0, c.Amount), 0, now)
 		return
 	}
 	name, span := locate(c, now)
@@ -130,15 +130,22 @@ func (k *counters) read(c pool.Charge, now int64) pool.Standing {
 }
 
 func (k *counters) level(key string, r gcra.Rate, now int64) gcra.Level {
-	return k.rates[key].level.Now(r, now)
+	return k.rates[key].Now(r, now)
 }
 
-func (k *counters) setLevel(key string, r gcra.Rate, level gcra.Level) {
+// correct changes a rate's backlog, unless the change is none.
+func (k *counters) correct(key string, r gcra.Rate, change, drained, now int64) {
+	if change != 0 {
+		k.setLevel(key, k.rates[key].Correct(r, change, drained, now))
+	}
+}
+
+func (k *counters) setLevel(key string, level gcra.Level) {
 	if level.Backlog == 0 {
 		delete(k.rates, key)
 		return
 	}
-	k.rates[key] = rate{level: level, drained: level.At + level.Reset(r).Microseconds()}
+	k.rates[key] = level
 }
 
 // window finds a window or begins it.
@@ -157,8 +164,8 @@ func (k *counters) sweep(now int64) {
 	if len(k.rates)+len(k.windows) < k.sweepAt {
 		return
 	}
-	for key, r := range k.rates {
-		if r.drained <= now {
+	for key, level := range k.rates {
+		if level.Drained() <= now {
 			delete(k.rates, key)
 		}
 	}

@@ -55,6 +55,15 @@ var faults = []struct {
 			return m.Settle(ctx, id, slices.DeleteFunc(slices.Clone(actuals), func(a pool.Actual) bool { return a.Rate != pool.Rate{} }))
 		}}
 	}},
+	{"a refund gives back what has drained", func(m pool.Meter, clock *Clock) pool.Meter {
+		return faulty{Meter: m, settle: func(ctx context.Context, id pool.ID, actuals []pool.Actual) error {
+			actuals = slices.Clone(actuals)
+			for i := range actuals {
+				actuals[i].DrainedAt = actuals[i].DrainedAt.AddDate(1, 0, 0)
+			}
+			return m.Settle(ctx, id, actuals)
+		}}
+	}},
 	{"an expiry frees twice", func(m pool.Meter, clock *Clock) pool.Meter {
 		return withEnds(m, clock, func(ctx context.Context, id pool.ID, actuals []pool.Actual, over bool) error {
 			actuals = slices.Clone(actuals)
@@ -245,7 +254,7 @@ func stretch(m pool.Meter, clock *Clock) pool.Meter {
 		admit: func(ctx context.Context, id pool.ID, ttl time.Duration, charges []pool.Charge) ([]pool.Booking, error) {
 			bookings, err := m.Admit(ctx, id, ttl, all(charges))
 			for i, c := range charges[:len(bookings)] {
-				bookings[i] = pool.Booking{Charge: c, Standing: lie(bookings[i].Standing, c)}
+				bookings[i].Charge, bookings[i].Standing = c, lie(bookings[i].Standing, c)
 			}
 			if refusal, refused := errors.AsType[*pool.Refusal](err); refused {
 				for i, r := range refusal.Refused {

@@ -29,8 +29,11 @@ type attempt struct {
 // entry is one booking of an attempt.
 type entry struct {
 	pool.Booking
+	at time.Time
 	// leased is when its reservation ends.
 	leased time.Time
+	// drained is when all had drained from a rate that waited right after it.
+	drained time.Time
 	// settled: it came to something, though it may be nothing.
 	settled bool
 	came    int64
@@ -131,10 +134,14 @@ func (l *ledger) refusal(charge pool.Charge) (want pool.Refused, fits bool) {
 func (l *ledger) admitted(id pool.ID, ttl time.Duration, bookings []pool.Booking) {
 	a := &attempt{id: id}
 	for _, b := range bookings {
-		a.entries = append(a.entries, &entry{Booking: b, leased: l.clock.Now().Add(ttl)})
+		now := l.clock.Now()
+		e := &entry{Booking: b, at: now, leased: now.Add(ttl)}
 		if b.Window == (pool.Window{}) {
-			l.bucket(b.Charge).add(b.Amount)
+			bucket := l.bucket(b.Charge)
+			bucket.add(b.Amount)
+			e.drained = now.Add(bucket.time(bucket.waiting))
 		}
+		a.entries = append(a.entries, e)
 	}
 	l.attempts = append(l.attempts, a)
 }
@@ -142,7 +149,12 @@ func (l *ledger) admitted(id pool.ID, ttl time.Duration, bookings []pool.Booking
 // settled writes down what an entry came to.
 func (l *ledger) settled(e *entry, came int64) {
 	if e.Window == (pool.Window{}) {
-		l.bucket(e.Charge).add(came - e.Amount)
+		bucket := l.bucket(e.Charge)
+		change, left := whole(came-e.Amount), bucket.drain(e.drained.Sub(bucket.at))
+		if left.Neg(left).Cmp(change) > 0 {
+			change = left
+		}
+		bucket.change(change)
 	}
 	e.late = !e.live(l.clock.Now())
 	e.settled, e.came = true, came
@@ -171,14 +183,44 @@ func (l *ledger) bucket(charge pool.Charge) *bucket {
 		b = &bucket{rate: charge.Rate, waiting: new(big.Rat), at: now}
 		l.buckets[charge.Key] = b
 	}
-	b.waiting = atLeast0(b.waiting.Sub(b.waiting, big.NewRat(now.Sub(b.at).Microseconds()*b.rate.Limit, b.rate.Per.Microseconds())))
+	b.waiting = atLeast0(b.waiting.Sub(b.waiting, b.drain(now.Sub(b.at))))
 	b.at = now
 	return b
 }
 
+// surge is the most that a rate ever let through at once, by what calls came to in the end at the instants at which they
+// were admitted. What they came to beyond their bookings is left out, because nobody asked the rate for it.
+func (l *ledger) surge(charge pool.Charge) *big.Rat {
+	b, most := &bucket{rate: charge.Rate, waiting: new(big.Rat)}, new(big.Rat)
+	for _, a := range l.attempts {
+		for _, e := range a.entries {
+			if e.Key != charge.Key {
+				continue
+			}
+			b.waiting = atLeast0(b.waiting.Sub(b.waiting, b.drain(e.at.Sub(b.at))))
+			b.at = e.at
+			real := e.Amount
+			if e.settled {
+				real = min(e.came, e.Amount)
+			}
+			if b.add(real); b.waiting.Cmp(most) > 0 {
+				most.Set(b.waiting)
+			}
+		}
+	}
+	return most
+}
+
+// drain is how much drains in a time.
+func (b *bucket) drain(d time.Duration) *big.Rat {
+	return atLeast0(new(big.Rat).Mul(big.NewRat(d.Microseconds(), b.rate.Per.Microseconds()), whole(b.rate.Limit)))
+}
+
 func (b *bucket) capacity() int64 { return b.rate.Burst + 1 }
 
-func (b *bucket) add(units int64) { b.waiting = atLeast0(b.waiting.Add(b.waiting, whole(units))) }
+func (b *bucket) add(units int64) { b.change(whole(units)) }
+
+func (b *bucket) change(units *big.Rat) { b.waiting = atLeast0(b.waiting.Add(b.waiting, units)) }
 
 func (b *bucket) remaining() int64 {
 	left := atLeast0(new(big.Rat).Sub(whole(b.capacity()), b.waiting))

@@ -19,6 +19,8 @@ const steps = 100
 //
 //   - What a window holds, settled and reserved, is never more than its cap, plus what calls came to beyond their
 //     reservations, plus what was settled after its reservation had ended, plus debits.
+//   - What a rate lets through, by what calls came to in the end, is never more than what drains and twice what goes at
+//     once: what is given back has not drained yet, and makes room for as much again at most.
 //   - Nothing is negative.
 //   - Each attempt ends in one way: settled once, or void, or lost with its reservation.
 //   - Every counter stands where the property's own ledger says, and admits and refuses accordingly.
@@ -132,8 +134,9 @@ func (r *run) admit() error {
 	}
 	r.ledger.admitted(id, ttl, bookings)
 	for i, b := range bookings {
-		if stands := r.ledger.stands(charges[i]); b.Charge != charges[i] || !same(b.Standing, stands) {
-			return fmt.Errorf("booked as %+v, want %+v standing at %+v", b, charges[i], stands)
+		stands, drained := r.ledger.stands(charges[i]), r.ledger.attempts[len(r.ledger.attempts)-1].entries[i].drained
+		if b.Charge != charges[i] || !same(b.Standing, stands) || !b.DrainedAt.Equal(drained) {
+			return fmt.Errorf("booked as %+v, want %+v standing at %+v and drained at %s", b, charges[i], stands, drained)
 		}
 	}
 	return nil
@@ -325,6 +328,13 @@ func (r *run) end() error {
 	for _, c := range r.counters {
 		if stands := r.ledger.stands(c); stands.Reserved != 0 {
 			return fmt.Errorf("the ledger itself has %d reserved on %s", stands.Reserved, c.Key)
+		}
+		if c.Window != (pool.Window{}) {
+			continue
+		}
+		// One more, because instants are whole microseconds.
+		if surge, most := r.ledger.surge(c), 2*(c.Rate.Burst+1)+1; surge.Cmp(whole(most)) > 0 {
+			return fmt.Errorf("%s let %s through at once, want at most %d", c.Key, surge.FloatString(3), most)
 		}
 	}
 	return r.check()

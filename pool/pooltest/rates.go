@@ -15,10 +15,14 @@ var rateTests = []test{
 	{"make later calls pay for an underestimate", testRateUnderestimate},
 	{"give back what was not needed", testRateRefund},
 	{"give back no more than drains", testRateRefundLate},
+	{"give back nothing that has drained", testRateRefundDrained},
+	{"give back what has not drained", testRateRefundLeft},
 	{"refuse nothing when one would fit", testRateZero},
 	{"book no refused call", testRateRefused},
 	{"take debits that do not fit", testRateDebit},
 	{"follow a new limit", testRateChanged},
+	{"keep a new limit when older calls end", testRateChangedSettle},
+	{"go on after a clock that went back", testRateClockBack},
 	{"say where they stand", testRateStanding},
 	{"count enormous limits", testRateEnormous},
 }
@@ -200,18 +204,128 @@ func testRateDebit(t *testing.T, opener Opener) {
 	}
 }
 
-// testRateChanged changes a limit while units drain: as many as there were, from then on at the new pace.
+// testRateRefundDrained ends calls, each of which was booked for much more than it came to and has drained since. Others
+// come in between, and together they get no more than one would.
+func testRateRefundDrained(t *testing.T, opener Opener) {
+	const calls = 10
+	h := opener.open(t)
+	tokens, rpm := perMinute("tpm", 1000, 999), perMinute("rpm", 60, 0)
+	var ids []pool.ID
+	var all [][]pool.Booking
+	for range calls {
+		id, bookings := h.admit(of(1000, tokens), rpm)
+		if want := h.clock.Now().Add(time.Minute); !bookings[0].DrainedAt.Equal(want) {
+			t.Fatalf("drained at %s, want %s", bookings[0].DrainedAt, want)
+		}
+		ids, all = append(ids, id), append(all, bookings)
+		h.clock.Advance(time.Minute)
+	}
+	admittedTokens, admittedCalls := 0, 0
+	for i, id := range ids {
+		if _, _, refusal := h.try(of(990, tokens)); refusal == nil {
+			admittedTokens += 990
+		}
+		if _, _, refusal := h.try(rpm); refusal == nil {
+			admittedCalls++
+		}
+		h.settle(id, all[i], 10, 0)
+	}
+	if admittedTokens != 990 || admittedCalls != 1 {
+		t.Errorf("%d tokens and %d calls at once, want 990 and 1", admittedTokens, admittedCalls)
+	}
+	h.wantRemaining(tokens, 10)
+	h.wantRemaining(rpm, 0)
+}
+
+// testRateRefundLeft voids what is drained in part: the rest comes back, and no more than was booked.
+func testRateRefundLeft(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	tokens := perMinute("tpm", 1000, 999)
+	first, ofFirst := h.admit(of(600, tokens))
+	second, ofSecond := h.admit(of(400, tokens))
+	h.clock.Advance(30 * time.Second) // 500 of the first
+	h.void(first, ofFirst)
+	h.wantRemaining(tokens, 600)
+	h.void(second, ofSecond)
+	h.wantRemaining(tokens, 1000)
+
+	third, bookings := h.admit(of(1000, tokens))
+	h.clock.Advance(59 * time.Second)
+	h.admit(of(900, tokens))
+	h.void(third, bookings) // of which a sixtieth was left
+	h.wantRemaining(tokens, 1000-900)
+	h.clock.Advance(time.Minute)
+	none := pool.Booking{Charge: of(500, tokens)} // booked where nothing says when
+	h.admit(of(600, tokens))
+	h.void("other", []pool.Booking{none})
+	h.wantRemaining(tokens, 400)
+}
+
+// testRateChanged changes a limit while units drain. What waits is cut to what the new one admits at once, and drains at
+// its pace.
 func testRateChanged(t *testing.T, opener Opener) {
 	h := opener.open(t)
-	if n := h.atOnce(perMinute("rpm", 60, 59)); n != 60 {
-		t.Fatalf("%d at once, want 60", n)
+	h.admit(of(6000, perMinute("rpm", 6000, 5999)))
+	lower := perMinute("rpm", 10, 9)
+	if s := h.read(lower); s.Remaining != 0 || s.Reset != time.Minute {
+		t.Errorf("at 10 a minute it stands at %+v, want nothing left and all in 1m", s)
 	}
-	if r := h.refuse(perMinute("rpm", 6, 5))[0]; r.RetryAfter != 55*10*time.Second {
-		t.Errorf("with 60 waiting at 6 a minute, of which 5 may wait: %+v, want 9m10s", r)
+	if r := h.refuse(lower)[0]; r.RetryAfter != 6*time.Second {
+		t.Errorf("one fits after %s, want 6s", r.RetryAfter)
 	}
-	if s := h.read(perMinute("rpm", 120, 119)); s.Remaining != 60 || s.Reset != 30*time.Second {
-		t.Errorf("at 120 a minute it stands at %+v, want 60 left and all in 30s", s)
+	h.clock.Advance(6*time.Second - time.Microsecond)
+	h.refuse(lower)
+	h.clock.Advance(time.Microsecond)
+	h.admit(lower)
+
+	// A higher one finds what waits, and lets it go faster.
+	if s := h.read(perMinute("rpm", 120, 119)); s.Remaining != 110 || s.Reset != 5*time.Second {
+		t.Errorf("at 120 a minute it stands at %+v, want 110 left and all in 5s", s)
 	}
+	// What waits is cut only when the limit changes, not for a smaller burst.
+	h.admit(of(110, perMinute("rpm", 120, 119)))
+	if r := h.refuse(perMinute("rpm", 120, 0))[0]; r.RetryAfter != time.Minute {
+		t.Errorf("with 120 waiting and no burst one fits after %s, want 1m", r.RetryAfter)
+	}
+}
+
+// testRateChangedSettle ends calls that were admitted under another limit than the present one.
+func testRateChangedSettle(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	higher, lower := perMinute("tpm", 6000, 5999), perMinute("tpm", 600, 599)
+	id, bookings := h.admit(of(3000, higher))
+	h.refuse(of(600, lower)) // 600 are left
+	h.clock.Advance(10 * time.Second)
+	h.settle(id, bookings, 3100)
+	h.wantRemaining(lower, 0)
+	// Of 600 and 100 more 100 have drained, so all are there again in a minute.
+	if s := h.read(lower); s.Reset != time.Minute {
+		t.Errorf("it stands at %+v, want all in 1m", s)
+	}
+	h.clock.Advance(time.Minute)
+	h.wantRemaining(lower, 600)
+	h.debit("late", of(900, higher))
+	h.wantRemaining(higher, 5100)
+}
+
+// testRateClockBack turns the clock back by an hour. What is refused then comes when it was told.
+func testRateClockBack(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge, other := perMinute("rpm", 60, 0), perMinute("other", 60, 59)
+	h.admit(charge)
+	h.admit(of(60, other))
+	h.clock.Advance(-time.Hour)
+	if r := h.refuse(charge)[0]; r.RetryAfter != time.Second {
+		t.Fatalf("after a step back it fits in %s, want 1s", r.RetryAfter)
+	}
+	h.clock.Advance(time.Second)
+	h.admit(charge)
+	// Whatever was asked then, and refused by whom.
+	h.clock.Advance(-time.Hour)
+	h.refuse(other, charge)
+	h.clock.Advance(time.Second)
+	h.admit(charge, other)
+	h.wantRemaining(other, 0)
 }
 
 func testRateStanding(t *testing.T, opener Opener) {

@@ -2,7 +2,7 @@
 --
 -- KEYS  of a rate its level; of a window its sums and its leases
 -- ARGV  clock, how long windows are kept past their end, id, how long leases live, then of each charge
---         'r', limit, room, cost                          room: the largest backlog at which it fits
+--         'r', limit, full, room, cost                    room: the largest backlog at which it fits
 --         'w', start, end, limit, grace, amount
 -- Returns {DONE or REFUSED, now, then of each charge what was there before: backlog, or settled and reserved}, or
 -- {ELSEWHEN, now} when now is not in one of the windows.
@@ -11,8 +11,9 @@ local kept, id, ends = tonumber(ARGV[2]), ARGV[3], now + ARGV[4]
 local ends_word -- only leases need it
 local reply, books = {DONE, now}, {}
 
-local function rate(key, limit, room, cost)
-  local backlog = backlog_of(key, limit)
+local function rate(key, limit, full, room, cost)
+  local backlog, stale = backlog_of(key, limit, full)
+  if stale then keep_backlog(key, limit, backlog) end
   reply[#reply + 1] = backlog
   if backlog > room then reply[1] = REFUSED end
   if cost > 0 then
@@ -53,8 +54,8 @@ end
 local k, a = 1, 5
 while k <= #KEYS do
   if ARGV[a] == 'r' then
-    rate(KEYS[k], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]))
-    k, a = k + 1, a + 4
+    rate(KEYS[k], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]))
+    k, a = k + 1, a + 5
   else
     local starts, over = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     if now < starts or now >= over then return {ELSEWHEN, now} end

@@ -23,15 +23,29 @@ local REFUSED, DONE, ELSEWHEN = 0, 1, 2
 
 local MAX_BACKLOG = 2 ^ 52
 
--- A rate is a string: when, and what was still to drain then.
+-- A rate is a string: when, what was still to drain then, and the limit by which it drains.
 
--- backlog_of is what is still to drain of a rate now. A clock that went back drains nothing.
-local function backlog_of(key, limit)
+local function level_of(key)
   local level = call('GET', key)
-  if not level then return 0 end
-  local at, backlog = string.match(level, '^(%d+) (%d+)$')
-  -- Where the product is too large to be exact it is larger than any backlog.
+  if not level then return 0, 0, 0 end
+  local at, backlog, limit = string.match(level, '^(%d+) (%d+) (%d+)$')
+  return tonumber(at), tonumber(backlog), tonumber(limit)
+end
+
+-- left_of is what is still to drain of a level now. A clock that went back drains nothing. Where the product is too large
+-- to be exact it is larger than any backlog.
+local function left_of(at, backlog, limit)
   return math.max(backlog - math.max(now - at, 0) * limit, 0)
+end
+
+-- backlog_of is what is still to drain of a rate now, and whether the level that is kept is stale. Under another limit
+-- than before it is at most what goes at once.
+local function backlog_of(key, limit, full)
+  local at, backlog, kept = level_of(key)
+  local left = left_of(at, backlog, limit)
+  if left == 0 then return 0, false end
+  if kept ~= limit then return math.min(left, full), true end
+  return left, at > now
 end
 
 local function keep_backlog(key, limit, backlog)
@@ -40,7 +54,7 @@ local function keep_backlog(key, limit, backlog)
     return
   end
   local drains = math.ceil(backlog / limit / 1000)
-  call('SET', key, now_word .. ' ' .. word(backlog), 'PX', word(drains + spare))
+  call('SET', key, now_word .. ' ' .. word(backlog) .. ' ' .. word(limit), 'PX', word(drains + spare))
 end
 
 -- A window is a sorted set of leases, "amount:id" by the instant at which each is over, and a hash of what is settled

@@ -142,6 +142,36 @@ func TestRefusedCallsExtendNothing(t *testing.T) {
 	}
 }
 
+// TestRatesLiveLongEnough holds that a rate is not forgotten while something has to drain, on Redis' own clock.
+func TestRatesLiveLongEnough(t *testing.T) {
+	server := pooltest.StartRedis(t)
+	h := &holder{T: t, Meter: open(t, Options{Addr: server.Addr, Timeout: patience}).Meter()}
+	rate := pool.Charge{Key: "rate", Amount: 10, Rate: pool.Rate{Limit: 1, Per: time.Hour, Burst: 9}}
+	lives := func(what string, want time.Duration) {
+		t.Helper()
+		// A minute less, which Redis' clock may have gone on by meanwhile.
+		if life := time.Duration(lives(t, server.Addr)["{ktms}:r:rate"]) * time.Millisecond; life < want-time.Minute {
+			t.Errorf("%s it lives for %v, want %v", what, life, want)
+		}
+	}
+	id, bookings := h.admit(time.Minute, rate)
+	lives("after an admission", bookings[0].Reset)
+	h.settle(id, bookings, 20)
+	lives("after a settlement", 20*time.Hour)
+	if err := h.Debit(t.Context(), "batch", []pool.Charge{rate}); err != nil {
+		t.Fatal(err)
+	}
+	lives("after a debit", 30*time.Hour)
+	rate.Rate = pool.Rate{Limit: 3, Per: time.Hour, Burst: 89}
+	_, bookings = h.admit(time.Minute, rate)
+	lives("under a higher limit", bookings[0].Reset)
+	rate.Rate.Limit = 1
+	if _, err := h.Admit(t.Context(), "refused", time.Minute, []pool.Charge{rate, {Key: "none", Window: pool.Window{Span: pool.Day}}}); err == nil {
+		t.Fatal("nothing was refused")
+	}
+	lives("under a lower limit", 39*time.Hour) // though nothing was booked
+}
+
 // TestSettledTooLate holds that what is settled when its window is forgotten leaves nothing that stays for ever.
 func TestSettledTooLate(t *testing.T) {
 	server := pooltest.StartRedis(t)

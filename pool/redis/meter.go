@@ -47,7 +47,7 @@ func (m *Meter) Admit(ctx context.Context, id pool.ID, ttl time.Duration, charge
 				cost := rate.Cost(charge.Amount)
 				r.rate(charge.Key)
 				r.word(wordRate)
-				r.numbers(rate.Limit, rate.Full()-max(cost, rate.Period), cost)
+				r.numbers(rate.Limit, rate.Full(), rate.Full()-max(cost, rate.Period), cost)
 				continue
 			}
 			start, end := windowAt(charge, now)
@@ -109,7 +109,7 @@ func (m *Meter) Settle(ctx context.Context, id pool.ID, actuals []pool.Actual) e
 		for _, a := range actuals {
 			if isRate(a.Charge) {
 				rate := rateOf(a.Charge)
-				r.correct(a.Key, rate, rate.Correction(a.Amount, a.Came))
+				r.correct(a.Key, rate, rate.Correction(a.Amount, a.Came), a.DrainedAt.UnixMicro())
 				continue
 			}
 			_, end := windowAt(a.Charge, a.Start.UnixMicro())
@@ -129,7 +129,7 @@ func (m *Meter) Debit(ctx context.Context, id pool.ID, charges []pool.Charge) er
 		for _, charge := range charges {
 			if isRate(charge) {
 				rate := rateOf(charge)
-				r.correct(charge.Key, rate, rate.Correction(0, charge.Amount))
+				r.correct(charge.Key, rate, rate.Correction(0, charge.Amount), 0)
 				continue
 			}
 			start, end := windowAt(charge, now)
@@ -156,7 +156,8 @@ func (m *Meter) Read(ctx context.Context, charges []pool.Charge) ([]pool.Standin
 			if isRate(charge) {
 				r.rate(charge.Key)
 				r.word(wordRate)
-				r.numbers(rateOf(charge).Limit)
+				rate := rateOf(charge)
+				r.numbers(rate.Limit, rate.Full())
 				continue
 			}
 			start, end := windowAt(charge, now)
@@ -181,10 +182,10 @@ func (c *Client) writeOnce(r *request, now int64, id pool.ID, memory time.Durati
 }
 
 // correct asks for a change of a rate's backlog, unless it is none.
-func (r *request) correct(key string, rate gcra.Rate, change int64) {
+func (r *request) correct(key string, rate gcra.Rate, change, drained int64) {
 	if change != 0 {
 		r.rate(key)
 		r.word(wordRate)
-		r.numbers(rate.Limit, change)
+		r.numbers(rate.Limit, change, drained)
 	}
 }

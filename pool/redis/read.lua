@@ -2,7 +2,7 @@
 --
 -- KEYS  as in admit.lua
 -- ARGV  clock, then of each charge
---         'r', limit
+--         'r', limit, full
 --         'w', start, end
 -- Returns {DONE, now, then of each charge: backlog, or settled and reserved}, or {ELSEWHEN, now} when now is not in one
 -- of the windows.
@@ -11,8 +11,8 @@ local reply = {DONE, now}
 local k, a = 1, 2
 while k <= #KEYS do
   if ARGV[a] == 'r' then
-    reply[#reply + 1] = backlog_of(KEYS[k], tonumber(ARGV[a + 1]))
-    k, a = k + 1, a + 2
+    reply[#reply + 1] = backlog_of(KEYS[k], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]))
+    k, a = k + 1, a + 3
   else
     if now < tonumber(ARGV[a + 1]) or now >= tonumber(ARGV[a + 2]) then return {ELSEWHEN, now} end
     local settled, reserved, soonest = sums_of(KEYS[k])

@@ -2,16 +2,20 @@
 --
 -- KEYS  the memory of the id, then as in admit.lua
 -- ARGV  clock, how long windows are kept past their end, id, how long the id is remembered, then of each charge
---         'r', limit, change                              of the backlog
+--         'r', limit, change, drained                     change of the backlog; drained: when nothing of the booking
+--                                                         is left to give back
 --         'w', start or -1, end, booked, came             start: now has to be in the window
 -- Returns {DONE, now}, also for an id that was there before, or {ELSEWHEN, now} when now is not in one of the windows.
 
 local kept, id, memory = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local books = {}
 
-local function rate(key, limit, change)
-  local backlog = backlog_of(key, limit)
-  keep_backlog(key, limit, math.min(math.max(backlog + change, 0), MAX_BACKLOG))
+local function rate(key, limit, change, drained)
+  local at, backlog, kept = level_of(key)
+  local left = left_of(at, backlog, kept)
+  change = math.max(change, math.min(now - drained, 0) * limit)
+  if left == 0 then kept = limit end -- otherwise the limit that is kept is newer than the booking, or the same
+  keep_backlog(key, kept, math.min(math.max(left + change, 0), MAX_BACKLOG))
 end
 
 local function window(sums, leases, forgotten, booked, came)
@@ -29,8 +33,8 @@ local k, a = 2, 5
 while k <= #KEYS do
   local key, b = KEYS[k], a
   if ARGV[a] == 'r' then
-    books[#books + 1] = function() rate(key, tonumber(ARGV[b + 1]), tonumber(ARGV[b + 2])) end
-    k, a = k + 1, a + 3
+    books[#books + 1] = function() rate(key, tonumber(ARGV[b + 1]), tonumber(ARGV[b + 2]), tonumber(ARGV[b + 3])) end
+    k, a = k + 1, a + 4
   else
     local starts, over, leases = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), KEYS[k + 1]
     if starts >= 0 and (now < starts or now >= over) then return {ELSEWHEN, now} end

@@ -22,8 +22,9 @@ func (b *before) next() int64 {
 // standing is where a counter stood, and its level if it is a rate.
 func (b *before) standing(c pool.Charge, now int64) (pool.Standing, gcra.Level) {
 	if isRate(c) {
-		level := gcra.Level{At: now, Backlog: b.next()}
-		return rateStanding(rateOf(c), level), level
+		rate := rateOf(c)
+		level := gcra.Level{At: now, Backlog: b.next(), Limit: rate.Limit}
+		return rateStanding(rate, level), level
 	}
 	return windowStanding(c, b.next(), b.next(), now), gcra.Level{}
 }
@@ -32,14 +33,15 @@ func (b *before) standing(c pool.Charge, now int64) (pool.Standing, gcra.Level) 
 func bookings(charges []pool.Charge, got reply) []pool.Booking {
 	booked, numbers := make([]pool.Booking, 0, len(charges)), before{got.before}
 	for _, c := range charges {
-		var s pool.Standing
+		b := pool.Booking{Charge: c}
 		if isRate(c) {
 			rate := rateOf(c)
-			s = rateStanding(rate, gcra.Level{At: got.now, Backlog: numbers.next()}.Add(rate.Cost(c.Amount)))
+			level := gcra.Level{At: got.now, Backlog: numbers.next(), Limit: rate.Limit}.Add(rate.Cost(c.Amount))
+			b.Standing, b.DrainedAt = rateStanding(rate, level), time.UnixMicro(level.Drained()).UTC()
 		} else {
-			s = windowStanding(c, numbers.next(), numbers.next()+c.Amount, got.now)
+			b.Standing = windowStanding(c, numbers.next(), numbers.next()+c.Amount, got.now)
 		}
-		booked = append(booked, pool.Booking{Charge: c, Standing: s})
+		booked = append(booked, b)
 	}
 	return booked
 }
