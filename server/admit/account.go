@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -160,8 +161,7 @@ func (a *Account) Admit(ctx context.Context, m *ktmsv1.ModelSpec, target vendors
 
 // notAdmitted is what becomes of an attempt that was not booked. The windows are those of the attempt.
 func (a *Account) notAdmitted(t *Ticket, err error, windows []pool.Charge, money bool) (*Ticket, *Refusal) {
-	var refused *pool.Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*pool.Refusal](err); ok {
 		return nil, a.refuse(refused)
 	}
 	a.away = true
@@ -188,9 +188,9 @@ func (a *Account) book(ctx context.Context) {
 		return
 	}
 	a.last = nil
-	b, any := t.booking()
+	b, some := t.booking()
 	switch {
-	case !any:
+	case !some:
 	case a.away:
 		a.c.later(b)
 	default:
@@ -208,9 +208,9 @@ func (a *Account) Close() {
 	}
 	end := booking{id: pool.ID(a.call.ID + "/end")}
 	if t := a.last; t != nil {
-		if b, any := t.booking(); any && len(b.debits) > 0 {
+		if b, some := t.booking(); some && len(b.debits) > 0 {
 			a.c.later(b)
-		} else if any {
+		} else if some {
 			end = b // one trip for both
 		}
 	}
@@ -226,10 +226,8 @@ func (a *Account) Close() {
 }
 
 func (a *Account) count(reason status.Reason) {
-	for _, counted := range a.counted {
-		if counted == reason {
-			return
-		}
+	if slices.Contains(a.counted, reason) {
+		return
 	}
 	a.counted = append(a.counted, reason)
 	a.c.options.Throttled(reason)

@@ -147,7 +147,7 @@ func resets(r *pool.Refused) string {
 // shown rounds a wait up to what a person wants to read.
 func shown(wait time.Duration) string {
 	const tenth = 100 * time.Millisecond
-	return ((wait + tenth - 1) / tenth * tenth).String()
+	return (wait + tenth - 1).Truncate(tenth).String()
 }
 
 // USD writes nano-USD as dollars, with as many decimals as it needs and at least two.

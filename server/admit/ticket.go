@@ -71,8 +71,8 @@ func (t *Ticket) reserves() bool {
 	return false
 }
 
-// booking is what is to be booked; any is false for nothing.
-func (t *Ticket) booking() (b booking, any bool) {
+// booking is what is to be booked; some is false for nothing.
+func (t *Ticket) booking() (b booking, some bool) {
 	b.id = t.id
 	for _, c := range t.debits {
 		c.Amount = t.came(c)

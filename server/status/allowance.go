@@ -39,5 +39,5 @@ func resetText(d time.Duration) string {
 		return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10) + "ms"
 	}
 	const hundredth = 10 * time.Millisecond
-	return ((d + hundredth - 1) / hundredth * hundredth).String()
+	return (d + hundredth - 1).Truncate(hundredth).String()
 }
