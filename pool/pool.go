@@ -142,12 +142,14 @@ type Renewal struct {
 // renewed, so that a replica that dies eats nothing up. What it books on a rate drains with time.
 type Meter interface {
 	// Admit books every charge or none, in one round trip, and returns a booking for each. The error is a *Refusal when
-	// some do not fit. After ErrUnavailable it is not known whether the charges were booked.
+	// some do not fit. After ErrUnavailable it is not known whether the charges were booked. An id that is admitted once
+	// more, as by one who got no answer, books on rates again; on a window it has one reservation for each amount, which
+	// then ends after the later ttl, and has to fit beside itself.
 	Admit(ctx context.Context, id ID, ttl time.Duration, charges []Charge) ([]Booking, error)
 	// Renew lets reservations live for another ttl. Those that have ended, in whatever way, stay so.
 	Renew(ctx context.Context, attempts []Renewal, ttl time.Duration) error
 	// Settle replaces what was booked by what it came to, once for each id: a repetition within SettleMemory changes
-	// nothing. A window counts it in full even when the reservation has ended in between; one that is over keeps what
+	// nothing. A window's use stops at MaxAmount. A window counts it in full even when the reservation has ended in between; one that is over keeps what
 	// belongs to it, within WindowMemory. A rate gets back at most what has not drained by then: the rest has made room
 	// already. Bookings that are not named stay as they are.
 	Settle(ctx context.Context, id ID, actuals []Actual) error

@@ -1,9 +1,6 @@
 package pool
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Span is how long a window lasts, and with it where windows begin: always at the same instants for everybody, in UTC.
 type Span int64
@@ -33,19 +30,17 @@ func (s Span) At(t time.Time) (start, end time.Time) {
 // Fits reports whether an amount may be booked on a window of which so much is used. An amount of 0 fits while a single
 // unit would.
 func (w Window) Fits(used, amount int64) bool {
-	return max(amount, 1) <= w.ceiling()-used // used is never negative
+	return max(amount, 1) <= w.Ceiling()-used // used is never negative
 }
 
 // Never reports whether an amount is too much even for a window of which nothing is used.
 func (w Window) Never(amount int64) bool { return !w.Fits(0, amount) }
 
 // Remaining is what still fits without the grace.
-func (w Window) Remaining(used int64) int64 { return max(w.Limit-used, 0) }
+func (w Window) Remaining(used int64) int64 { return max(min(w.Limit, MaxAmount)-used, 0) }
 
-// ceiling is where a window refuses, its grace included.
-func (w Window) ceiling() int64 {
-	if w.Limit > math.MaxInt64-w.Grace {
-		return math.MaxInt64
-	}
-	return w.Limit + w.Grace
+// Ceiling is the largest use that a window admits, its grace included: MaxAmount at most, beyond which not every unit
+// counts.
+func (w Window) Ceiling() int64 {
+	return min(min(w.Limit, MaxAmount)+min(w.Grace, MaxAmount), MaxAmount)
 }

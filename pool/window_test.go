@@ -68,7 +68,7 @@ func TestSpansJoin(t *testing.T) {
 
 func TestWindowFits(t *testing.T) {
 	t.Parallel()
-	const most = math.MaxInt64
+	const most, largest = pool.MaxAmount, math.MaxInt64
 	for _, c := range []struct {
 		limit, grace, used, amount int64
 		fits, never                bool
@@ -92,9 +92,17 @@ func TestWindowFits(t *testing.T) {
 		{most, most, most - 1, 1, true, false, 1},
 		{most - 5, 10, most - 5, 5, true, false, 0},
 		{most - 5, 10, most - 5, 6, false, false, 0},
+		{most - 5, 5, most - 5, 5, true, false, 0},
 		{1, most, most, 0, false, false, 0},
-		{pool.MaxAmount, 0, pool.MaxAmount - 1, 1, true, false, 1},
-		{pool.MaxAmount, 0, pool.MaxAmount - 1, 2, false, false, 1},
+		{most, 0, most - 1, 1, true, false, 1},
+		{most, 0, most - 1, 2, false, false, 1},
+		{most + 1, 0, 1, most, false, false, most - 1},
+		{largest, 0, 0, most, true, false, most},
+		{largest, 0, 1, most, false, false, most - 1},
+		{largest, largest, most - 1, 1, true, false, 1},
+		{largest, largest, most, 0, false, false, 0},
+		{1, largest, most - 1, 1, true, false, 0},
+		{0, largest, 0, most + 1, false, true, 0},
 	} {
 		w := pool.Window{Limit: c.limit, Grace: c.grace, Span: pool.Day}
 		if got := w.Fits(c.used, c.amount); got != c.fits {

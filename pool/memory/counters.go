@@ -71,7 +71,7 @@ func (k *counters) book(c pool.Charge, id pool.ID, now, ends int64) pool.Booking
 	var settled, reserved int64
 	if c.Amount > 0 {
 		w := k.window(name, span.end)
-		w.take(id, c.Amount, ends)
+		w.take(leaseName{id, c.Amount}, ends)
 		settled, reserved = w.settled, w.reserved
 	} else if w := k.windows[name]; w != nil {
 		settled, reserved = w.settled, w.reserved
@@ -85,7 +85,7 @@ func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
 		return
 	}
 	if w := k.windows[windowName{b.Key, b.Start.UnixMicro()}]; w != nil {
-		w.renew(id, now, ends)
+		w.renew(leaseName{id, b.Amount}, now, ends)
 	}
 }
 
@@ -101,8 +101,8 @@ func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
 		return
 	}
 	w := k.window(windowName{a.Key, a.Start.UnixMicro()}, end.UnixMicro())
-	w.release(id)
-	w.settled += a.Came
+	w.release(leaseName{id, a.Amount})
+	w.add(a.Came)
 }
 
 // debit books a charge whether or not it fits.
@@ -113,7 +113,7 @@ func (k *counters) debit(c pool.Charge, now int64) {
 		return
 	}
 	name, span := locate(c, now)
-	k.window(name, span.end).settled += c.Amount
+	k.window(name, span.end).add(c.Amount)
 }
 
 // read tells where a counter stands, and changes nothing.

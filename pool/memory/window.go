@@ -12,13 +12,17 @@ type window struct {
 	end      int64
 	settled  int64
 	reserved int64
-	leases   map[pool.ID]lease
+	// leases are reservations with when they end by themselves, in microseconds; then they are over.
+	leases map[leaseName]int64
 	// soonest is not later than any lease's end, so that leases are looked through only when one may be over.
 	soonest int64
 }
 
-// lease is a reservation that ends by itself at an instant, in microseconds; then it is over.
-type lease struct{ amount, ends int64 }
+// leaseName identifies a reservation: an id has one for each amount.
+type leaseName struct {
+	id     pool.ID
+	amount int64
+}
 
 // expire drops the leases that are over.
 func (w *window) expire(now int64) {
@@ -26,39 +30,44 @@ func (w *window) expire(now int64) {
 		return
 	}
 	w.soonest = math.MaxInt64
-	for id, l := range w.leases {
-		if l.ends <= now {
-			w.release(id)
+	for name, ends := range w.leases {
+		if ends <= now {
+			w.release(name)
 		} else {
-			w.soonest = min(w.soonest, l.ends)
+			w.soonest = min(w.soonest, ends)
 		}
 	}
 }
 
-// take makes a lease.
-func (w *window) take(id pool.ID, amount, ends int64) {
+// take makes a lease, or lets the one that there is end at another instant.
+func (w *window) take(name leaseName, ends int64) {
 	if w.leases == nil {
-		w.leases = map[pool.ID]lease{}
+		w.leases = map[leaseName]int64{}
 	}
-	w.release(id) // an id used twice must not leave a reservation without a lease
-	w.leases[id] = lease{amount: amount, ends: ends}
-	w.reserved += amount
+	if _, found := w.leases[name]; !found {
+		w.reserved += name.amount
+	}
+	w.leases[name] = ends
 	w.soonest = min(w.soonest, ends)
 }
 
 // renew lets a lease end at another instant, unless it is over.
-func (w *window) renew(id pool.ID, now, ends int64) {
-	if l, found := w.leases[id]; found && l.ends > now {
-		w.leases[id] = lease{amount: l.amount, ends: ends}
-		w.soonest = min(w.soonest, ends)
+func (w *window) renew(name leaseName, now, ends int64) {
+	if w.leases[name] > now {
+		w.take(name, ends)
 	}
 }
 
 // release ends a lease, if there is one.
-func (w *window) release(id pool.ID) {
-	w.reserved -= w.leases[id].amount
-	delete(w.leases, id)
+func (w *window) release(name leaseName) {
+	if _, found := w.leases[name]; found {
+		w.reserved -= name.amount
+		delete(w.leases, name)
+	}
 }
+
+// add counts what calls came to, up to what every implementation can count.
+func (w *window) add(came int64) { w.settled += min(came, pool.MaxAmount-w.settled) }
 
 // live is what is reserved by leases that are not over. It changes nothing.
 func (w *window) live(now int64) int64 {
@@ -66,9 +75,9 @@ func (w *window) live(now int64) int64 {
 		return w.reserved
 	}
 	var sum int64
-	for _, l := range w.leases {
-		if l.ends > now {
-			sum += l.amount
+	for name, ends := range w.leases {
+		if ends > now {
+			sum += name.amount
 		}
 	}
 	return sum

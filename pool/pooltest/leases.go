@@ -17,6 +17,7 @@ var leaseTests = []test{
 	{"do not follow into the next window", testLeaseEdge},
 	{"count in full when settled after their end", testLeaseSettledLate},
 	{"are one for each id", testLeaseTwice},
+	{"are one for each amount of an id", testLeaseTwiceOther},
 }
 
 func testLeaseEnds(t *testing.T, opener Opener) {
@@ -166,8 +167,8 @@ func testLeaseTwice(t *testing.T, opener Opener) {
 	h := opener.open(t)
 	charge := of(40, within("cap", 100, pool.Day))
 	for range 2 {
-		if _, err := h.Admit(t.Context(), "call", lease, []pool.Charge{charge}); err != nil {
-			t.Fatal(err)
+		if bookings, err := h.Admit(t.Context(), "call", lease, []pool.Charge{charge}); err != nil || bookings[0].Reserved != 40 {
+			t.Fatalf("booked as %+v, %v; want 40 reserved", bookings, err)
 		}
 		h.wantUse(charge, 0, 40)
 		h.clock.Advance(lease / 2)
@@ -182,4 +183,35 @@ func testLeaseTwice(t *testing.T, opener Opener) {
 	}
 	h.settle("other", []pool.Booking{{Charge: charge, Standing: h.read(charge)}}, 30)
 	h.wantUse(charge, 30, 0)
+}
+
+// testLeaseTwiceOther admits an id once more for another amount, and for a shorter time.
+func testLeaseTwiceOther(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := within("cap", 100, pool.Day)
+	admit := func(amount int64, ttl time.Duration) []pool.Booking {
+		t.Helper()
+		bookings, err := h.Admit(t.Context(), "call", ttl, []pool.Charge{of(amount, charge)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bookings
+	}
+	five := admit(5, lease)
+	seven := admit(7, lease)
+	if seven[0].Reserved != 12 {
+		t.Errorf("booked as %+v, want 12 reserved", seven)
+	}
+	h.renew(2*lease, pool.Renewal{ID: "call", Bookings: seven})
+	h.clock.Advance(lease)
+	h.wantUse(charge, 0, 7)
+	h.settle("call", five, 3) // which is over
+	h.wantUse(charge, 3, 7)
+	admit(7, time.Second)
+	h.clock.Advance(time.Second - time.Microsecond)
+	h.wantUse(charge, 3, 7)
+	h.clock.Advance(time.Microsecond)
+	h.wantUse(charge, 3, 0)
+	h.settle("other", seven, 0)
+	h.wantUse(charge, 3, 0)
 }

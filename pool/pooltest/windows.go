@@ -13,6 +13,7 @@ var windowTests = []test{
 	{"admit into the grace", testWindowGrace},
 	{"refuse nothing when one would fit", testWindowZero},
 	{"count to the last unit", testWindowLarge},
+	{"stop where counting ends", testWindowFull},
 	{"begin again every five seconds", testWindowHammered},
 	{"begin again at midnight", testWindowDay},
 	{"begin again with the month", testWindowMonth},
@@ -95,9 +96,29 @@ func testWindowLarge(t *testing.T, opener Opener) {
 
 	unlimited := within("unlimited", math.MaxInt64, pool.Day)
 	unlimited.Window.Grace = math.MaxInt64
-	h.admit(of(pool.MaxAmount, unlimited))
-	h.admit(of(0, unlimited))
+	h.admit(of(1, unlimited))
+	if r := h.refuse(of(pool.MaxAmount, unlimited))[0]; r.Never || r.Remaining != pool.MaxAmount-1 {
+		t.Errorf("more than is counted was refused with %+v", r)
+	}
+	h.admit(of(pool.MaxAmount-1, unlimited))
+	h.refuse(of(0, unlimited))
 	h.wantUse(unlimited, 0, pool.MaxAmount)
+}
+
+// testWindowFull books more than is counted, which stops there.
+func testWindowFull(t *testing.T, opener Opener) {
+	h := opener.open(t)
+	charge := within("cap", pool.MaxAmount, pool.Day)
+	id, bookings := h.admit(of(5, charge))
+	h.debit("first", of(pool.MaxAmount-3, charge))
+	h.settle(id, bookings, 7)
+	h.wantUse(charge, pool.MaxAmount, 0)
+	for _, id := range []pool.ID{"second", "third"} {
+		h.debit(id, of(pool.MaxAmount, charge))
+	}
+	h.wantUse(charge, pool.MaxAmount, 0)
+	h.wantRemaining(charge, 0)
+	h.refuse(charge)
 }
 
 // testWindowHammered calls ten times a second, refused calls included, across a dozen edges.

@@ -18,10 +18,14 @@ if not now then
   now_word = seconds .. string.sub('000000', #micros + 1) .. micros
 end
 
--- The first number of every reply.
-local REFUSED, DONE, ELSEWHEN = 0, 1, 2
+-- The first number of every reply. AGAIN: nothing was done, but there is less to do when the same is asked again.
+local REFUSED, DONE, ELSEWHEN, AGAIN = 0, 1, 2, 3
 
-local MAX_BACKLOG = 2 ^ 52
+local MAX_BACKLOG, MAX_AMOUNT = 2 ^ 52, 2 ^ 53
+
+-- How many leases that are over this script may still look at: nobody else is served meanwhile, and there are many when a
+-- replica has died.
+local may_reap = 500
 
 -- A rate is a string: when, what was still to drain then, and the limit by which it drains.
 
@@ -66,16 +70,26 @@ local function sums_of(sums)
   return tonumber(all[1] or 0), tonumber(all[2] or 0), tonumber(all[3] or 0), all[1] or all[2]
 end
 
--- lapsed is how much of what is reserved is so no more, and the x of the leases that are left. It is what leases hold
--- that are over; without any lease it is everything.
-local function lapsed(leases, reserved)
-  local left = call('ZRANGEBYSCORE', leases, '(' .. now_word, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
-  if not left[1] then return reserved, 0 end
-  local over = 0
-  for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now_word)) do
-    over = over + string.match(lease, '^%d+')
-  end
-  return math.min(over, reserved), tonumber(left[2])
+-- live_of is what is reserved by leases that are not over, how many are over, and whether there may be more of these than
+-- were looked at. Without any lease nothing is reserved: Redis may have evicted them.
+local function live_of(leases, reserved, soonest)
+  local all = call('ZCARD', leases)
+  if all == 0 then return 0, 0, false end
+  if soonest > now then return reserved, 0, false end
+  local ended = call('ZRANGEBYSCORE', leases, '-inf', now_word, 'LIMIT', '0', word(may_reap))
+  local more, over = #ended == may_reap and #ended < all, 0
+  may_reap = may_reap - #ended
+  if #ended == all then return 0, all, false end
+  for _, lease in ipairs(ended) do over = over + string.match(lease, '^%d+') end
+  return reserved - math.min(over, reserved), #ended, more
+end
+
+-- reap forgets the leases that are over, and returns the x of the others.
+local function reap(sums, leases, live, over)
+  call('ZREMRANGEBYRANK', leases, '0', word(over - 1))
+  local soonest = call('ZRANGE', leases, '0', '0', 'WITHSCORES')[2] or 0
+  call('HSET', sums, 'r', word(live), 'x', word(soonest))
+  return tonumber(soonest)
 end
 
 -- expire_window gives a key of a window its life, until an instant in microseconds. It is said by how long that is,

@@ -168,7 +168,11 @@ func (c *comparison) attempt() (pool.Renewal, bool) {
 func (c *comparison) ttl() time.Duration { return time.Microsecond << (c.next() % 38) }
 
 func (c *comparison) step() {
-	switch c.next() % 9 {
+	switch c.next() % 10 {
+	case 9:
+		if a, found := c.attempt(); found { // once more, and for other amounts perhaps
+			c.admit(a.ID, c.ttl(), c.some())
+		}
 	case 8:
 		c.change()
 	case 0, 1:

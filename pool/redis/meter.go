@@ -53,7 +53,7 @@ func (m *Meter) Admit(ctx context.Context, id pool.ID, ttl time.Duration, charge
 			start, end := windowAt(charge, now)
 			r.window(charge.Key, start)
 			r.word(wordWindow)
-			r.numbers(start, end, charge.Window.Limit, charge.Window.Grace, charge.Amount)
+			r.numbers(start, end, charge.Window.Ceiling(), charge.Amount)
 		}
 	})
 	if err != nil {

@@ -1,13 +1,13 @@
--- Tells where counters stand and changes nothing.
+-- Tells where counters stand and books nothing.
 --
 -- KEYS  as in admit.lua
 -- ARGV  clock, then of each charge
 --         'r', limit, full
 --         'w', start, end
--- Returns {DONE, now, then of each charge: backlog, or settled and reserved}, or {ELSEWHEN, now} when now is not in one
--- of the windows.
+-- Returns {DONE, now, then of each charge: backlog, or settled and reserved}, {ELSEWHEN, now} when now is not in one of
+-- the windows, or {AGAIN, now} when too many leases are over.
 
-local reply = {DONE, now}
+local reply, again = {DONE, now}, false
 local k, a = 1, 2
 while k <= #KEYS do
   if ARGV[a] == 'r' then
@@ -16,10 +16,16 @@ while k <= #KEYS do
   else
     if now < tonumber(ARGV[a + 1]) or now >= tonumber(ARGV[a + 2]) then return {ELSEWHEN, now} end
     local settled, reserved, soonest = sums_of(KEYS[k])
-    if reserved > 0 and soonest <= now then reserved = reserved - lapsed(KEYS[k + 1], reserved) end
+    if reserved > 0 then
+      local live, over, more = live_of(KEYS[k + 1], reserved, soonest)
+      -- Only where there are too many, so that reading works while Redis takes no writes.
+      if over > 0 and may_reap == 0 then reap(KEYS[k], KEYS[k + 1], live, over) end
+      reserved, again = live, again or more
+    end
     reply[#reply + 1] = settled
     reply[#reply + 1] = reserved
     k, a = k + 2, a + 3
   end
 end
+if again then return {AGAIN, now} end
 return reply

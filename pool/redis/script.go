@@ -22,6 +22,7 @@ const (
 	outcomeRefused = iota
 	outcomeDone
 	outcomeElsewhen
+	outcomeAgain
 )
 
 var (
@@ -81,7 +82,7 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 	// The call is not the caller's: its end would break a connection that others wait for, too.
 	trip, cancel := context.WithTimeout(c.life, c.timeout)
 	r := c.requests.get(c.keys)
-	for range guesses {
+	for guess := 0; guess < guesses; {
 		r.begin()
 		write(r, c.clock.guess())
 		answers := c.ask(trip, script, r)
@@ -110,7 +111,11 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 			return reply{}, err
 		}
 		c.clock.learn(got.reply.now)
-		if got.reply.outcome != outcomeElsewhen {
+		switch got.reply.outcome {
+		case outcomeElsewhen:
+			guess++
+		case outcomeAgain: // each time some hundreds of leases are gone
+		default:
 			cancel()
 			c.requests.put(r)
 			return got.reply, c.judge(operation, turn, nil)

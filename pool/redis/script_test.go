@@ -2,6 +2,8 @@ package redis
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func TestWindowsOfWrongGuesses(t *testing.T) {
 			r.numbers(1)
 			r.window("key", start)
 			r.word(wordWindow)
-			r.numbers(start, end, 100, 0, 1)
+			r.numbers(start, end, 100, 1)
 			return <-c.ask(t.Context(), c.scripts.admit, r)
 		},
 		"debit": func(r *request, start, end int64) answer {
@@ -67,44 +69,6 @@ func TestWindowsTooShort(t *testing.T) {
 	if !errors.Is(err, pool.ErrUnavailable) {
 		t.Errorf("%v, want that nothing is known", err)
 	}
-}
-
-// TestLostKeys holds that a Redis that evicts keys leaves no sum negative and no reservation without a lease.
-func TestLostKeys(t *testing.T) {
-	server := pooltest.StartRedis(t)
-	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
-	c := open(t, Options{Addr: server.Addr, Timeout: patience, Now: clock.Now})
-	h := &holder{T: t, Meter: c.Meter()}
-	charge := pool.Charge{Key: "a", Amount: 60, Window: pool.Window{Limit: 100, Span: pool.Day}}
-	lose := func(key []byte) {
-		t.Helper()
-		if answer := tell(t, server.Addr, "DEL", string(key)); answer != "1" {
-			t.Fatalf("%s of the key %s", answer, key)
-		}
-	}
-	want := func(settled, reserved int64) {
-		t.Helper()
-		standings, err := h.Read(t.Context(), []pool.Charge{charge})
-		if err != nil || standings[0].Settled != settled || standings[0].Reserved != reserved {
-			t.Fatalf("%+v, %v; want %d settled and %d reserved", standings, err, settled, reserved)
-		}
-	}
-
-	_, bookings := h.admit(time.Minute, charge)
-	start := bookings[0].Start.UnixMicro()
-	lose(c.keys.leases(nil, charge.Key, start))
-	clock.Advance(time.Minute)
-	want(0, 0)
-	id, bookings := h.admit(time.Minute, charge)
-	want(0, 60)
-
-	lose(c.keys.sums(nil, charge.Key, start))
-	h.settle(id, bookings, 50)
-	want(50, 0)
-	charge.Amount = 50
-	id, bookings = h.admit(time.Minute, charge)
-	h.settle(id, bookings, 0)
-	want(50, 0)
 }
 
 func TestRenewsMoreThanOneScriptDoes(t *testing.T) {
@@ -169,5 +133,74 @@ func TestTimeIsWrittenOut(t *testing.T) {
 		if err != nil || forms[0] != forms[1] {
 			t.Fatal(forms, err)
 		}
+	}
+}
+
+// TestManyLeasesEnd has more leases over at once than a script looks at, on several windows.
+func TestManyLeasesEnd(t *testing.T) {
+	const calls, windows = 1100, 3
+	server := pooltest.StartRedis(t)
+	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
+	h := &holder{T: t, Meter: open(t, Options{Addr: server.Addr, Timeout: patience, Now: clock.Now}).Meter()}
+	var charges []pool.Charge
+	for n := range windows {
+		charges = append(charges, pool.Charge{
+			Key: strconv.Itoa(n), Amount: 1, Window: pool.Window{Limit: calls, Span: pool.Day},
+		})
+	}
+	asked := func(what string, most int) {
+		t.Helper()
+		stats := tell(t, server.Addr, "INFO", "commandstats")
+		found := evalsha.FindStringSubmatch(stats)
+		if found == nil {
+			t.Fatal(stats)
+		}
+		if calls, _ := strconv.Atoi(found[1]); calls < most {
+			t.Errorf("%s took %d scripts, want at least %d", what, calls, most)
+		}
+	}
+	for _, look := range []struct {
+		name string
+		at   func()
+	}{
+		{"a reading", func() {
+			standings, err := h.Read(t.Context(), charges)
+			for _, s := range standings {
+				if err != nil || s.Reserved != 1 {
+					t.Fatalf("%+v, %v; want 1 reserved", s, err)
+				}
+			}
+		}},
+		{"an admission", func() {
+			full := slices.Clone(charges)
+			for i := range full {
+				full[i].Amount = calls - 1
+			}
+			if id, bookings := h.admit(time.Minute, full...); bookings[0].Reserved != calls {
+				t.Errorf("%+v, want %d reserved", bookings, calls)
+			} else {
+				h.settle(id, bookings, 0)
+			}
+		}},
+		{"a refused admission", func() {
+			full := slices.Clone(charges)
+			full[windows-1].Amount = calls
+			_, err := h.Admit(t.Context(), "refused", time.Minute, full)
+			var refusal *pool.Refusal
+			if !errors.As(err, &refusal) || len(refusal.Refused) != 1 || refusal.Refused[0].Reserved != 1 {
+				t.Errorf("%v, want a refusal by the last", err)
+			}
+		}},
+	} {
+		for range calls - 1 {
+			h.admit(time.Minute, charges...)
+		}
+		clock.Advance(time.Minute - time.Microsecond)
+		id, bookings := h.admit(time.Hour, charges...)
+		clock.Advance(time.Microsecond)
+		tell(t, server.Addr, "CONFIG", "RESETSTAT")
+		look.at()
+		asked(look.name, windows*calls/500)
+		h.settle(id, bookings, 0)
 	}
 }

@@ -25,7 +25,8 @@ local function window(sums, leases, forgotten, booked, came)
   if booked ~= '0' and call('ZREM', leases, booked .. ':' .. id) == 1 then held = tonumber(booked) end
   if came + held == 0 then return end
   local settled, reserved, _, found = sums_of(sums)
-  call('HSET', sums, 's', word(settled + came), 'r', word(math.max(reserved - held, 0)))
+  if not found then call('DEL', leases) end -- they were of sums that Redis has evicted
+  call('HSET', sums, 's', word(math.min(settled + came, MAX_AMOUNT)), 'r', word(math.max(reserved - held, 0)))
   if not found then expire_window(sums, forgotten) end
 end
 

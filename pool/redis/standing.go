@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/ai-process/ktms/pool"
@@ -46,7 +47,8 @@ func bookings(charges []pool.Charge, got reply) []pool.Booking {
 	return booked
 }
 
-// refusal says which charges did not fit, by the sums that the script did, too.
+// refusal says which charges did not fit, by the sums that the script did, too. There is one at least, or the script's
+// sums were others.
 func refusal(charges []pool.Charge, got reply) error {
 	refusal, numbers := &pool.Refusal{}, before{got.before}
 	for _, c := range charges {
@@ -66,6 +68,9 @@ func refusal(charges []pool.Charge, got reply) error {
 			r.RetryAfter, r.Never = s.Reset, c.Window.Never(c.Amount)
 		}
 		refusal.Refused = append(refusal.Refused, r)
+	}
+	if len(refusal.Refused) == 0 {
+		return fmt.Errorf("%w: admit: %w", pool.ErrUnavailable, errReply)
 	}
 	return refusal
 }
