@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/servertest"
@@ -230,6 +232,35 @@ func TestLimits_ClaudeReservesWhatIsSent(t *testing.T) {
 			}
 			if got := l.settles(t, "key", name, "day"); got != callNano {
 				t.Errorf("%d are booked, want %d", got, callNano)
+			}
+		}
+	})
+}
+
+// TestLimits_WhatCallsInFlightHold is there again soon, and not only when the window resets.
+func TestLimits_WhatCallsInFlightHold(t *testing.T) {
+	t.Parallel()
+	onBothMeters(t, func(t *testing.T, c counters) {
+		l := limitedBy(t, c, nil)
+		l.models(t, l.priced("m", nil), l.priced("n", nil))
+		key := l.key(t, "app", nil)
+		l.caps(t, "key", "app", "day", 1_000_000)
+		other := ask{model: "n", maxTokens: answerTokens}
+		l.whileUnderWay(t, key, ask{model: "m", maxTokens: answerTokens}, func() {
+			for through, call := range l.doors() {
+				for _, other.stream = range []bool{false, true} {
+					got := call(t.Context(), t, key, other)
+					if got.reason != "insufficient_quota" || got.wait <= 0 || got.wait > 10*time.Second || got.again != "" ||
+						!strings.Contains(got.message, "has spent 0.00 of its 0.001 USD of today, with 0.000612 more held for calls in flight") {
+						t.Errorf("%s, stream %v: %+v", through, other.stream, got)
+					}
+				}
+			}
+		})
+		l.settles(t, "key", "app", "day")
+		for through, call := range l.doors() {
+			if got := call(t.Context(), t, key, other); got.wait != untilTomorrow {
+				t.Errorf("%s, when it is spent: %+v", through, got)
 			}
 		}
 	})
