@@ -183,6 +183,13 @@ func testLeaseTwice(t *testing.T, opener Opener) {
 	}
 	h.settle("other", []pool.Booking{{Charge: charge, Standing: h.read(charge)}}, 30)
 	h.wantUse(charge, 30, 0)
+	for _, ttl := range []time.Duration{lease, time.Second} { // which may be shorter than the first
+		if _, err := h.Admit(t.Context(), "shorter", ttl, []pool.Charge{of(20, charge)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.clock.Advance(time.Second)
+	h.wantUse(charge, 30, 0)
 }
 
 // testLeaseTwiceOther admits an id once more for another amount, and for a shorter time.

@@ -296,13 +296,13 @@ func testRateChangedSettle(t *testing.T, opener Opener) {
 	id, bookings := h.admit(of(3000, higher))
 	h.refuse(of(600, lower)) // 600 are left
 	h.clock.Advance(10 * time.Second)
-	h.settle(id, bookings, 3100)
+	h.settle(id, bookings, 3300)
 	h.wantRemaining(lower, 0)
-	// Of 600 and 100 more 100 have drained, so all are there again in a minute.
-	if s := h.read(lower); s.Reset != time.Minute {
-		t.Errorf("it stands at %+v, want all in 1m", s)
+	// Of 600 and 300 more 100 have drained.
+	if s := h.read(lower); s.Reset != 80*time.Second {
+		t.Errorf("it stands at %+v, want all in 1m20s", s)
 	}
-	h.clock.Advance(time.Minute)
+	h.clock.Advance(80 * time.Second)
 	h.wantRemaining(lower, 600)
 	h.debit("late", of(900, higher))
 	h.wantRemaining(higher, 5100)

@@ -104,9 +104,13 @@ func TestLostSums(t *testing.T) {
 	l.lose(l.sums())
 	l.settle(old, ofOld, 15) // the first to find it
 	l.want(15, 0)
-	l.book(85)
+	id, bookings = l.book(85)
+	if err := l.Renew(t.Context(), []pool.Renewal{{ID: id, Bookings: bookings}}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	l.clock.Advance(time.Minute) // after which the lease of 10 would be over
 	l.want(15, 85)
-	l.clock.Advance(time.Minute)
+	l.clock.Advance(time.Hour)
 	l.want(15, 0)
 }
 
