@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func parseAddress(options Options) (rueidis.ClientOption, error) {
 	if connect.Password == "" {
 		connect.Password = options.Password
 	}
-	if connect.SelectDB == 0 {
+	if !namesDatabase(options.Addr) {
 		connect.SelectDB = options.DB
 	}
 
@@ -81,6 +82,18 @@ func isHostPort(address string) bool {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && number > 0
+}
+
+// namesDatabase reports whether an address is a URL that says which database, be it 0.
+func namesDatabase(address string) bool {
+	if !strings.Contains(address, "://") {
+		return false
+	}
+	at, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	return at.Query().Has("db") || at.Scheme != "unix" && strings.Contains(at.Path, "/")
 }
 
 func cloneTLS(config *tls.Config) *tls.Config {

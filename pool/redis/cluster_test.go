@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,5 +83,61 @@ func TestSlotMoves(t *testing.T) {
 	}
 	if n := tell(t, from, "DBSIZE"); n != "0" {
 		t.Errorf("%s keys stayed behind", n)
+	}
+}
+
+// TestClusterLosesItsNamedNode stops the only node that the address names, and then makes the client connect anew.
+func TestClusterLosesItsNamedNode(t *testing.T) {
+	addresses := pooltest.StartCluster(t)
+	for _, address := range addresses {
+		tell(t, address, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+	}
+	client := open(t, Options{Addr: addresses[0], KeyPrefix: keptBySecond(t, addresses), Timeout: hangs})
+	meter := client.Meter()
+	served := func() bool {
+		_, err := meter.Read(t.Context(), []pool.Charge{spend(0)})
+		return err == nil
+	}
+	eventually(t, "calls are served", served)
+	if _, err := pooltest.Command(addresses[0], "SHUTDOWN", "NOSAVE"); err == nil {
+		t.Fatal("the node does not stop")
+	}
+
+	// An answer, even of a node that cannot do what it is asked, is no reason to look for others.
+	before := client.connection()
+	tell(t, addresses[1], "CONFIG", "SET", "maxmemory", "1")
+	eventually(t, "calls fail", func() bool {
+		_, err := meter.Admit(t.Context(), "a", time.Minute, []pool.Charge{spend(1)})
+		return errors.Is(err, errResting)
+	})
+	if client.connection() != before {
+		t.Error("the connections of a node that answers are given up")
+	}
+	tell(t, addresses[1], "CONFIG", "SET", "maxmemory", "0")
+	eventually(t, "calls are served again", served)
+
+	client.disconnect()
+	eventually(t, "calls are served by nodes that the address does not name", served)
+	if client.connection() == before {
+		t.Error("the client kept its connections")
+	}
+}
+
+// keptBySecond is a prefix of counters that a cluster's second node keeps.
+func keptBySecond(t *testing.T, addresses []string) string {
+	t.Helper()
+	for {
+		prefix := pooltest.Prefix(t)
+		keys, err := newKeys(prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot, err := strconv.Atoi(tell(t, addresses[0], "CLUSTER", "KEYSLOT", keys.tag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slot*len(addresses)/16384 == 1 {
+			return prefix
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -48,6 +49,13 @@ func (c *Client) connection() *connection {
 // open connects up to the server that keeps the counters, so that no call has to find the time for it.
 func (c *Client) open(options rueidis.ClientOption) (rueidis.Client, error) {
 	client, err := rueidis.NewClient(options)
+	if err != nil && options.Sentinel.MasterSet != "" && strings.Contains(err.Error(), "WRONGPASS") {
+		// Sentinels that know no users are asked without one.
+		options.Sentinel.Username, options.Sentinel.Password = "", ""
+		if open, other := rueidis.NewClient(options); other == nil {
+			client, err = open, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +82,25 @@ func (c *Client) connected(ctx context.Context) (rueidis.Client, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// reconnect gives the connections up that a call failed on, unless there is an answer and the server only cannot do what it
+// is asked: out of memory, say. To find it anew would take nodes that are well.
+func (c *Client) reconnect(err error) {
+	if _, answered := rueidis.IsRedisErr(err); !answered || elsewhere(err) {
+		c.disconnect()
+	}
+}
+
+// elsewhere reports whether a server said that the counters are not with it, because it is a replica by now or belongs to
+// a cluster. Within what older servers say of scripts it does not come first.
+func elsewhere(err error) bool {
+	for _, word := range []string{"READONLY", "MASTERDOWN", "MOVED"} {
+		if strings.Contains(err.Error(), word) {
+			return true
+		}
+	}
+	return false
 }
 
 // disconnect gives the connections up. What comes next is looked up and dialed anew: the server may have moved, or may

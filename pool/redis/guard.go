@@ -1,8 +1,12 @@
 package redis
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 const (
@@ -18,14 +22,20 @@ const (
 type guard struct {
 	now func() time.Time
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// failures are those in a row.
 	failures int
 	// until is when the rest ends. It is zero while calls pass.
 	until   time.Time
 	probing bool
 	// turn counts rests and probes. What ends in another turn than it began in says nothing about the present one.
 	turn uint64
+	// breaks counts the connections that broke, each once.
+	breaks uint64
 }
+
+// pass lets one call through.
+type pass struct{ turn, breaks uint64 }
 
 // change is what the end of a call means for the calls to come.
 type change int
@@ -40,25 +50,31 @@ const (
 func newGuard(now func() time.Time) *guard { return &guard{now: now} }
 
 // enter asks to make a call, and leave has to be told how it ended.
-func (g *guard) enter() (turn uint64, may bool) {
+func (g *guard) enter() (p pass, may bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.until.IsZero() {
-		return g.turn, true
+		return pass{g.turn, g.breaks}, true
 	}
 	if g.probing || g.now().Before(g.until) {
-		return 0, false
+		return pass{}, false
 	}
 	g.probing = true
-	return g.turn, true
+	return pass{g.turn, g.breaks}, true
 }
 
-// leave tells how a call ended that began in a turn.
-func (g *guard) leave(turn uint64, err error) change {
+// leave tells how a call ended. All calls under way when a connection breaks are one failure, since they say the same.
+func (g *guard) leave(p pass, err error) change {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if turn != g.turn {
+	if p.turn != g.turn {
 		return unchanged
+	}
+	if broke(err) {
+		if p.breaks != g.breaks {
+			return unchanged
+		}
+		g.breaks++
 	}
 	switch resting := !g.until.IsZero(); {
 	case err == nil && resting:
@@ -79,4 +95,10 @@ func (g *guard) leave(turn uint64, err error) change {
 		}
 	}
 	return unchanged
+}
+
+// broke reports whether a call ended because its connection did, rather than with an answer or without any in time.
+func broke(err error) bool {
+	_, answered := rueidis.IsRedisErr(err)
+	return err != nil && !answered && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errReply) && !errors.Is(err, errWindow)
 }

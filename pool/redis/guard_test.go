@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -27,13 +29,13 @@ func (g *guarded) call(err error) change {
 	return g.leave(g.mayEnter(), err)
 }
 
-func (g *guarded) mayEnter() uint64 {
+func (g *guarded) mayEnter() pass {
 	g.Helper()
-	turn, may := g.enter()
+	let, may := g.enter()
 	if !may {
 		g.Fatal("a call was kept away")
 	}
-	return turn
+	return let
 }
 
 func (g *guarded) mayNotEnter() {
@@ -91,7 +93,7 @@ func TestGuardLetsOneCallProbe(t *testing.T) {
 
 func TestGuardIgnoresCallsFromBefore(t *testing.T) {
 	g := newGuarded(t)
-	var late []uint64
+	var late []pass
 	for range 10 {
 		late = append(late, g.mayEnter())
 	}
@@ -105,8 +107,32 @@ func TestGuardIgnoresCallsFromBefore(t *testing.T) {
 	g.want(g.leave(late[3], errSome), unchanged)
 	g.mayNotEnter() // the probe is still under way
 	g.want(g.leave(probe, nil), cameBack)
-	for _, turn := range late[4:] {
-		g.want(g.leave(turn, errSome), unchanged)
+	for _, let := range late[4:] {
+		g.want(g.leave(let, errSome), unchanged)
 	}
 	g.mayEnter()
+}
+
+func TestGuardCountsOneBreakOnce(t *testing.T) {
+	g := newGuarded(t)
+	underWay := func() (all []pass) {
+		for range 10 {
+			all = append(all, g.mayEnter())
+		}
+		return all
+	}
+	for range restAfter - 1 {
+		for _, let := range underWay() {
+			g.want(g.leave(let, errSome), unchanged)
+		}
+	}
+	late := underWay()
+	g.want(g.call(nil), unchanged)
+	for _, let := range late {
+		g.want(g.leave(let, errSome), unchanged)
+	}
+	// Those that got no answer each waited for one.
+	all := underWay()
+	g.want(g.leave(all[0], context.DeadlineExceeded), unchanged)
+	g.want(g.leave(all[1], fmt.Errorf("read: %w", context.DeadlineExceeded)), wentDown)
 }

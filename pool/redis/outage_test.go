@@ -57,7 +57,7 @@ func newOutage(t *testing.T, timeout time.Duration) *outage {
 // newOutageAt has a client that finds its server at an address.
 func newOutageAt(t *testing.T, server *pooltest.RedisServer, addr string, timeout time.Duration) *outage {
 	o := &outage{T: t, server: server, rests: pooltest.NewClock(time.Unix(0, 0))}
-	o.Client = open(t, Options{Addr: addr, Timeout: timeout, Failed: o.failed.add, Log: slog.New(slog.NewTextHandler(&o.log, nil))})
+	o.Client = open(t, Options{Addr: addr, Timeout: timeout, Failed: o.failed.add, Log: slog.New(slog.NewJSONHandler(&o.log, nil))})
 	o.guard = newGuard(o.rests.Now)
 	return o
 }
@@ -121,7 +121,7 @@ func (o *outage) probeFails() {
 func (o *outage) comesBack() {
 	o.Helper()
 	o.works()
-	for _, said := range []string{"does not answer", "answers again"} {
+	for _, said := range []string{"does not answer", `"every":"2s"`, "answers again"} {
 		if n := strings.Count(o.log.String(), said); n != 1 {
 			o.Errorf("%q was logged %d times: %s", said, n, o.log.String())
 		}
@@ -229,6 +229,45 @@ func TestStartsWhileRedisIsDown(t *testing.T) {
 		_, err := meter.Read(t.Context(), []pool.Charge{spend(0)})
 		return err == nil
 	})
+}
+
+// TestConnectionsAreDropped drops the connections while calls are under way, as a proxy does with old ones. It is one
+// failure, after which Redis is not left alone.
+func TestConnectionsAreDropped(t *testing.T) {
+	t.Parallel()
+	const calls = 20
+	o := newOutage(t, patience)
+	o.works()
+	for range restAfter {
+		o.server.Pause(t)
+		var all sync.WaitGroup
+		started := make(chan struct{}, calls)
+		for range calls {
+			all.Go(func() {
+				started <- struct{}{}
+				if err := o.admit(t.Context()); errors.Is(err, errResting) {
+					t.Error(err)
+				}
+			})
+		}
+		for range calls {
+			<-started
+		}
+		killing := make(chan error, 1)
+		go func() {
+			_, err := pooltest.Command(o.server.Addr, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			killing <- err
+		}()
+		o.server.Resume(t)
+		if err := <-killing; err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		eventually(t, "calls are served", func() bool { return o.admit(t.Context()) == nil })
+	}
+	if strings.Contains(o.log.String(), "does not answer") {
+		t.Error(o.log.String())
+	}
 }
 
 // TestScriptsFlushedUnderLoad makes Redis forget the scripts over and over, which no call may notice.

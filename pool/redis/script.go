@@ -75,7 +75,7 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 	if err := ctx.Err(); err != nil {
 		return reply{}, err
 	}
-	turn, may := c.guard.enter()
+	let, may := c.guard.enter()
 	if !may {
 		return reply{}, errResting
 	}
@@ -98,15 +98,15 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 				defer cancel()
 				select {
 				case got := <-answers:
-					_ = c.judge(operation, turn, got.err)
+					_ = c.judge(operation, let, got.err)
 				case <-trip.Done():
-					_ = c.judge(operation, turn, trip.Err())
+					_ = c.judge(operation, let, trip.Err())
 				}
 			})
 			return reply{}, ctx.Err()
 		}
 		if got.err != nil {
-			err := c.judge(operation, turn, got.err)
+			err := c.judge(operation, let, got.err)
 			cancel()
 			return reply{}, err
 		}
@@ -118,11 +118,11 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 		default:
 			cancel()
 			c.requests.put(r)
-			return got.reply, c.judge(operation, turn, nil)
+			return got.reply, c.judge(operation, let, nil)
 		}
 	}
 	cancel()
-	return reply{}, c.judge(operation, turn, errWindow)
+	return reply{}, c.judge(operation, let, errWindow)
 }
 
 // ask sends a question from a goroutine of its own, so that nobody waits longer for the answer than they want to.
@@ -148,7 +148,7 @@ func (c *Client) ask(ctx context.Context, script *rueidis.Lua, r *request) <-cha
 }
 
 // judge draws the consequences of how a call ended, and returns its error as the caller may see it.
-func (c *Client) judge(operation string, turn uint64, err error) error {
+func (c *Client) judge(operation string, let pass, err error) error {
 	if c.life.Err() != nil && err != nil {
 		return fmt.Errorf("%w: %s: %w", pool.ErrUnavailable, operation, errClosed)
 	}
@@ -157,13 +157,13 @@ func (c *Client) judge(operation string, turn uint64, err error) error {
 		seen = fmt.Errorf("%w: %s: %s", pool.ErrUnavailable, operation, c.describe(err))
 		c.failed(operation)
 	}
-	switch c.guard.leave(turn, err) {
+	switch c.guard.leave(let, err) {
 	case wentDown:
 		c.log.Warn("Redis does not answer; it is tried again every few seconds",
-			slog.Duration("every", rest), slog.String("error", c.describe(err)))
-		c.disconnect()
+			slog.String("every", rest.String()), slog.String("error", c.describe(err)))
+		c.reconnect(err)
 	case stayedDown:
-		c.disconnect()
+		c.reconnect(err)
 	case cameBack:
 		c.log.Info("Redis answers again")
 	}

@@ -35,17 +35,65 @@ func says(address, section, what string) bool {
 	return err == nil && strings.Contains(answer, what)
 }
 
+// watch starts a Sentinel that watches a master.
+func watch(t *testing.T, master *pooltest.RedisServer, settings ...string) *pooltest.RedisServer {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(master.Addr)
+	config := filepath.Join(t.TempDir(), "sentinel.conf") // which a Sentinel wants to write to
+	lines := append([]string{"sentinel monitor main 127.0.0.1 " + port + " 1"}, settings...)
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return pooltest.StartSentinel(t, config)
+}
+
+// TestSentinelHangs loses the master for a while when the first of two Sentinels is gone in a way that nobody refuses.
+func TestSentinelHangs(t *testing.T) {
+	t.Parallel()
+	master, hung := pooltest.StartRedis(t), pooltest.StartRedis(t)
+	hung.Pause(t)
+	addr := "redis://" + hung.Addr + "?addr=" + watch(t, master).Addr + "&master_set=main"
+	o := newOutageAt(t, master, addr, hangs/4)
+	o.works()
+	master.Stop()
+	eventually(t, "Redis is left alone", func() bool { return o.admit(t.Context()) == errResting })
+	master.Start(t)
+	o.works()
+}
+
+// TestSentinelPasswords has Sentinels that want the password of the master, or know nothing of it and of its users.
+func TestSentinelPasswords(t *testing.T) {
+	t.Parallel()
+	master := pooltest.StartRedis(t)
+	tell(t, master.Addr, "ACL", "SETUSER", "ktms", "on", ">pass", "~*", "+@all")
+	tell(t, master.Addr, "ACL", "SETUSER", "default", "resetpass", ">word")
+	closed, free := watch(t, master, "sentinel auth-pass main word"), watch(t, master, "sentinel auth-pass main word")
+	tell(t, closed.Addr, "ACL", "SETUSER", "default", "resetpass", ">word")
+	for name, addr := range map[string]string{
+		"the master's password": "redis://:word@" + closed.Addr,
+		"none":                  "redis://:word@" + free.Addr,
+		"no users":              "redis://ktms:pass@" + free.Addr,
+	} {
+		t.Run(name, func(t *testing.T) {
+			meter := open(t, Options{Addr: addr + "?master_set=main", Timeout: patience}).Meter()
+			if _, err := meter.Read(t.Context(), []pool.Charge{spend(0)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wrong := open(t, Options{Addr: "redis://:wrong@" + closed.Addr + "?master_set=main", Timeout: patience}).Meter()
+	if _, err := wrong.Read(t.Context(), []pool.Charge{spend(0)}); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("%v does not say what to mend", err)
+	}
+}
+
 // TestSentinel follows a master that changes places with its replica.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	master, replica := pooltest.StartRedis(t), pooltest.StartRedis(t)
 	_, masterPort, _ := net.SplitHostPort(master.Addr)
 	tell(t, replica.Addr, "REPLICAOF", "127.0.0.1", masterPort)
-	config := filepath.Join(t.TempDir(), "sentinel.conf") // which a Sentinel wants to write to
-	if err := os.WriteFile(config, []byte("sentinel monitor main 127.0.0.1 "+masterPort+" 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sentinel := pooltest.StartSentinel(t, config)
+	sentinel := watch(t, master)
 	eventually(t, "the Sentinel knows the replica", func() bool {
 		return says(sentinel.Addr, "sentinel", "slaves=1") && says(replica.Addr, "replication", "master_link_status:up")
 	})
