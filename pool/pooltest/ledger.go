@@ -199,11 +199,11 @@ func (l *ledger) surge(charge pool.Charge) *big.Rat {
 			}
 			b.waiting = atLeast0(b.waiting.Sub(b.waiting, b.drain(e.at.Sub(b.at))))
 			b.at = e.at
-			real := e.Amount
+			used := e.Amount
 			if e.settled {
-				real = min(e.came, e.Amount)
+				used = min(e.came, e.Amount)
 			}
-			if b.add(real); b.waiting.Cmp(most) > 0 {
+			if b.add(used); b.waiting.Cmp(most) > 0 {
 				most.Set(b.waiting)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,6 +54,9 @@ func startRedis(config string, settings ...string) (*RedisServer, error) {
 			"redis-server; macOS: brew install redis; Fedora: dnf install redis), or set " + RedisAddr +
 			" for the tests that need no server of their own")
 	}
+	if err := checkRedis(); err != nil {
+		return nil, err
+	}
 	for range 5 { // another process may take the port between the choice and the start
 		port, err := freePort()
 		if err != nil {
@@ -68,6 +72,28 @@ func startRedis(config string, settings ...string) (*RedisServer, error) {
 		}
 	}
 	return nil, errors.New("no port stays free")
+}
+
+// oldestRedis is the oldest release that tests run on, since they make clusters and read statistics in its ways. The pool
+// itself is content with 6.2.
+const oldestRedis = 7
+
+var redisVersion = regexp.MustCompile(`v=((\d+)\S*)`)
+
+// checkRedis holds that the binary is new enough.
+func checkRedis() error {
+	said, err := exec.Command("redis-server", "--version").Output()
+	if err != nil {
+		return fmt.Errorf("redis-server --version: %w", err)
+	}
+	found := redisVersion.FindSubmatch(said)
+	if found == nil {
+		return fmt.Errorf("redis-server --version says %q, which has no version", said)
+	}
+	if major, _ := strconv.Atoi(string(found[2])); major < oldestRedis {
+		return fmt.Errorf("the tests need Redis %d or newer, and this redis-server is %s", oldestRedis, found[1])
+	}
+	return nil
 }
 
 // run starts the server and waits until it answers. It reports whether somebody else has its port.

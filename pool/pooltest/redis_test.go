@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,25 @@ func TestRedisWithoutABinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := startRedis(""); err == nil || !strings.Contains(err.Error(), "install it") || !strings.Contains(err.Error(), RedisAddr) {
 		t.Errorf("%v does not say what to do", err)
+	}
+}
+
+func TestRedisThatIsTooOld(t *testing.T) {
+	folder := t.TempDir()
+	for version, want := range map[string]string{
+		"Redis server v=6.2.14 sha=0": "need Redis 7 or newer, and this redis-server is 6.2.14",
+		"Redis server v=7.0.0 sha=0":  "",
+		"Valkey server v=10.1.0 sha":  "",
+		"a server":                    "has no version",
+	} {
+		script := "#!/bin/sh\necho '" + version + "'\n"
+		if err := os.WriteFile(filepath.Join(folder, "redis-server"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", folder)
+		if err := checkRedis(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", version, err, want)
+		}
 	}
 }
 

@@ -75,6 +75,7 @@ func TestSentinelPasswords(t *testing.T) {
 		"no users":              "redis://ktms:pass@" + free.Addr,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			meter := open(t, Options{Addr: addr + "?master_set=main", Timeout: patience}).Meter()
 			if _, err := meter.Read(t.Context(), []pool.Charge{spend(0)}); err != nil {
 				t.Error(err)
