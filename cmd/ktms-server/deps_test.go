@@ -48,7 +48,9 @@ var layers = []layer{
 
 	{"pool", nil, "a contract does not know who fulfils or uses it"},
 	{"pool/gcra", nil, "arithmetic depends on nothing"},
-	{"pool/...", []string{"pool", "pool/gcra"}, "implementations of the pool do not know each other"},
+	{"pool/selection", nil, "the choice of a node is simulated and mirrored in a script, so it depends on nothing"},
+	{"pool/selection/simulate", []string{"pool/selection"}, "a simulation drives the arithmetic that production uses, and nothing beside it"},
+	{"pool/...", []string{"pool", "pool/gcra", "pool/selection"}, "implementations of the pool do not know each other"},
 
 	{"vendors", []string{"api/gen/..."}, "a contract does not know who fulfils or uses it"},
 	{"vendors/sse", nil, "event streams know nothing of what they carry"},
