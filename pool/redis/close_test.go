@@ -98,3 +98,20 @@ func TestCloseAfterAHang(t *testing.T) {
 	}
 	leavesNothing(t)
 }
+
+// TestCloseEndsAttempts closes a client whose server takes the connection and says nothing, for which it would wait for
+// minutes.
+func TestCloseEndsAttempts(t *testing.T) {
+	server := pooltest.StartRedis(t)
+	server.Pause(t)
+	client, err := New(Options{Addr: server.Addr, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	client.Close()
+	if took := time.Since(started); took > patience {
+		t.Errorf("closing took %v", took)
+	}
+	leavesNothing(t)
+}

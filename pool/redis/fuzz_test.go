@@ -63,9 +63,7 @@ func (p *pair) compare(t *testing.T, input []byte) {
 		T: t, input: input, clock: p.clock, redis: p.redis, memory: memory.New(memory.Options{Now: p.clock.Now}),
 		charges: fuzzCharges(strconv.Itoa(p.runs)), name: strconv.Itoa(p.runs),
 	}
-	if c.back = c.next()%4 == 0; c.back {
-		c.charges = c.charges[:unscaledRates]
-	}
+	c.back = c.next()%4 == 0
 	for step := 0; step < mostSteps && len(c.input) > 0; step++ {
 		c.step()
 	}
@@ -76,8 +74,6 @@ func (p *pair) compare(t *testing.T, input []byte) {
 	}
 }
 
-// unscaledRates are the first of fuzzCharges, on which each unit changes something.
-const unscaledRates = 4
 
 // fuzzCharges are the counters of one input: rates that are slow, uneven, fast and enormous, then windows.
 func fuzzCharges(run string) []pool.Charge {
@@ -109,8 +105,8 @@ type comparison struct {
 	name          string
 	attempts      []pool.Renewal
 	ids           int
-	// back lets the clock go back, by seconds. It leaves out what then depends on who has looked meanwhile: leases that
-	// were over, and ids that were forgotten.
+	// back lets the clock go back, by seconds: further back it would depend on who has looked meanwhile which ids are
+	// forgotten.
 	back bool
 }
 

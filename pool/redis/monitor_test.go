@@ -40,7 +40,7 @@ func newMonitor(t *testing.T, address string) *monitor {
 }
 
 // ofConnections are the commands of a connection that begins or is idle.
-var ofConnections = regexp.MustCompile(`(?i)\] "(PING|HELLO|CLUSTER|CLIENT|SELECT)"`)
+var ofConnections = regexp.MustCompile(`(?i)\] "(PING|HELLO|CLUSTER|CLIENT|SELECT|EXISTS)"`)
 
 // commands are those that Redis got since it was last asked. What scripts do themselves is marked with lua and left out,
 // as is what belongs to connections.
