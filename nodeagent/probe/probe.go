@@ -1,0 +1,113 @@
+// Package probe reads what the machine's GPUs report, by the tools that their makers ship. What a tool does not say, or
+// says in a garbled way, is unknown and never zero.
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+)
+
+const (
+	// toolTimeout bounds one tool. nvidia-smi takes up to seconds where no program holds the driver.
+	toolTimeout = 5 * time.Second
+	// killDelay is how long a tool that was told to end may hold its output open.
+	killDelay = time.Second
+	// maxOutput bounds what a tool may print.
+	maxOutput = 1 << 20
+	// maxAge is the age at which a reading says nothing about now. It is as long as a node may be silent.
+	maxAge = 15 * time.Second
+)
+
+// errTooLong says that a tool printed more than a reading.
+var errTooLong = errors.New("the tool printed too much")
+
+// RunFunc runs a tool and returns what it printed.
+type RunFunc func(ctx context.Context, name string, args ...string) ([]byte, error)
+
+// Prober reads the GPUs. The zero value reads those of this machine.
+type Prober struct {
+	// Run runs a tool; nil runs the real one.
+	Run RunFunc
+	// OS is the operating system as runtime.GOOS names it; empty is this one.
+	OS string
+}
+
+// GPUs reads all GPUs once. It returns none where there is no tool that knows one.
+func (p Prober) GPUs(ctx context.Context) []*ktmsv1.NodeGPU {
+	run := p.Run
+	if run == nil {
+		run = runTool
+	}
+	system := p.OS
+	if system == "" {
+		system = runtime.GOOS
+	}
+	if system == "darwin" {
+		return apple(ctx, run)
+	}
+	return append(nvidia(ctx, run), amd(ctx, run)...)
+}
+
+// runTool runs a tool within its time. It is killed at the end of it.
+func runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the names are constants of this package
+	cmd.WaitDelay = killDelay
+	out := &boundedBuffer{}
+	cmd.Stdout = out
+	err := cmd.Run()
+	return out.buffer.Bytes(), err
+}
+
+// boundedBuffer refuses more than maxOutput bytes. It does not embed the buffer, whose ReadFrom has no bound.
+type boundedBuffer struct{ buffer bytes.Buffer }
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.buffer.Len()+len(p) > maxOutput {
+		return 0, errTooLong
+	}
+	return b.buffer.Write(p)
+}
+
+// Sampler keeps the latest reading, so that a tool that hangs holds nobody up. It is safe for concurrent use.
+type Sampler struct {
+	read func(context.Context) []*ktmsv1.NodeGPU
+
+	mu      sync.Mutex
+	reading bool
+	gpus    []*ktmsv1.NodeGPU
+	at      time.Time
+}
+
+// NewSampler returns a Sampler that reads with read, usually Prober.GPUs.
+func NewSampler(read func(context.Context) []*ktmsv1.NodeGPU) *Sampler { return &Sampler{read: read} }
+
+// Latest returns the latest reading, or nothing if it is too old, and starts the next one. At most one reading runs: a
+// tool that cannot even be killed costs one goroutine and not one per heartbeat.
+func (s *Sampler) Latest(ctx context.Context) []*ktmsv1.NodeGPU {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.reading {
+		s.reading = true
+		go s.sample(ctx)
+	}
+	if s.at.IsZero() || time.Since(s.at) > maxAge {
+		return nil
+	}
+	return s.gpus
+}
+
+func (s *Sampler) sample(ctx context.Context) {
+	gpus := s.read(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gpus, s.at, s.reading = gpus, time.Now(), false
+}
