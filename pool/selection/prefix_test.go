@@ -90,13 +90,13 @@ func FuzzPrefixes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tenant, model string, head, messages []byte, tokens int64, repeat int) {
 		p := selection.Prompt{Tenant: tenant, Model: model, Head: head, Tokens: tokens}
 		for _, m := range bytes.Split(messages, []byte("|")) {
-			p.Messages = append(p.Messages, bytes.Repeat(m, 1+repeat&1023))
+			p.Messages = append(p.Messages, bytes.Repeat(m, 1+repeat&63))
 		}
 		length := len(head)
 		for _, m := range p.Messages {
 			length += len(m)
 		}
-		if length > 1<<20 {
+		if length > 1<<18 {
 			return
 		}
 		prefixes := selection.Prefixes(p)

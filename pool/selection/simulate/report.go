@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+)
+
+// outcome is what came of the requests that are counted. Times are in seconds since they arrived at the gateway, of those
+// that a node answered.
+type outcome struct {
+	requests, spilled, broken, overbooked int
+	prompt, held                          int // tokens
+	ttft, whole                           []float64
+}
+
+// figures are an outcome in numbers.
+type figures struct{ p99TTFT, p50TTFT, p99Whole, spill, hits float64 }
+
+func (o *outcome) figures() figures {
+	return figures{
+		p99TTFT: percentile(o.ttft, 0.99), p50TTFT: percentile(o.ttft, 0.5), p99Whole: percentile(o.whole, 0.99),
+		spill: ratio(o.spilled, o.requests), hits: ratio(o.held, o.prompt),
+	}
+}
+
+func ratio(part, whole int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+func percentile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
+}
+
+// scenario is one set of requests and faults, and what each policy made of it.
+type scenario struct {
+	workload workload
+	seed     uint64
+	load     float64
+	figures  []figures // in the order of policies
+	outcomes []outcome
+}
+
+// report prints the ratios to the first policy, as geometric means at each load, and shares as plain means.
+func report(w io.Writer, scenarios []*scenario, loads []float64) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "policy\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\tprefix hits\t\n")
+	for i, p := range policies {
+		fmt.Fprintf(table, "%s", p.name)
+		columns := []struct {
+			value func(f figures) float64
+			share bool
+		}{
+			{func(f figures) float64 { return f.p99TTFT }, false},
+			{func(f figures) float64 { return f.p50TTFT }, false},
+			{func(f figures) float64 { return f.p99Whole }, false},
+			{func(f figures) float64 { return f.spill }, true},
+			{func(f figures) float64 { return f.hits }, true},
+		}
+		for _, c := range columns {
+			for k, load := range loads {
+				separator := "\t"
+				if k > 0 {
+					separator = " / "
+				}
+				sum, count := 0.0, 0.0
+				for _, s := range scenarios {
+					if s.load != load {
+						continue
+					}
+					count++
+					if c.share {
+						sum += c.value(s.figures[i])
+					} else {
+						sum += math.Log(c.value(s.figures[i]) / c.value(s.figures[0]))
+					}
+				}
+				if c.share {
+					fmt.Fprintf(table, "%s%.1f%%", separator, 100*sum/count)
+				} else {
+					fmt.Fprintf(table, "%s%.2f", separator, math.Exp(sum/count))
+				}
+			}
+		}
+		fmt.Fprint(table, "\t\n")
+	}
+	table.Flush()
+}
+
+// details prints every scenario by itself, in seconds and percent.
+func details(w io.Writer, scenarios []*scenario) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "workload\tseed\tload\tpolicy\trequests\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\thits\tbroken\toverbooked\t\n")
+	for _, s := range scenarios {
+		for i, p := range policies {
+			f, o := s.figures[i], s.outcomes[i]
+			fmt.Fprintf(table, "%s\t%d\t%.0f%%\t%s\t%d\t%.2f\t%.3f\t%.1f\t%.1f%%\t%.0f%%\t%d\t%d\t\n", s.workload.name, s.seed,
+				100*s.load, p.name, o.requests, f.p99TTFT, f.p50TTFT, f.p99Whole, 100*f.spill, 100*f.hits, o.broken, o.overbooked)
+		}
+	}
+	table.Flush()
+}
