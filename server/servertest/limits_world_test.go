@@ -312,6 +312,8 @@ type callLine struct {
 type callLog struct {
 	mu    sync.Mutex
 	byKey map[string][]callLine
+	// lost are the lines of bookings that were given up.
+	lost []string
 }
 
 // Write takes one line.
@@ -321,6 +323,11 @@ func (l *callLog) Write(text []byte) (int, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.byKey[line.Key] = append(l.byKey[line.Key], line)
+	}
+	if bytes.Contains(text, []byte("not booked")) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lost = append(l.lost, string(text))
 	}
 	return len(text), nil
 }
