@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// noon is a level's only time in these tests.
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	// As editors do it: the new file replaces the old one.
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFile follows a file through edits, mistakes and its removal.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "schedule")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := Follow(path, slog.New(slog.NewTextHandler(&log, nil)))
+		go f.Run(t.Context())
+		want := func(level int, said string) {
+			t.Helper()
+			if got := f.Current().Level(noon); got != level {
+				t.Errorf("level %d, want %d", got, level)
+			}
+			if !strings.Contains(log.String(), said) || (said == "" && log.Len() > 0) {
+				t.Errorf("log %q, want %q", log.String(), said)
+			}
+			log.Reset()
+		}
+		look := func() {
+			time.Sleep(lookInterval)
+			synctest.Wait()
+		}
+		want(100, "there is no schedule file")
+		look()
+		want(100, "")
+		write(t, path, "10:00-14:00 0")
+		look()
+		want(0, "schedule read")
+		write(t, path, "10:00-14:00 o")
+		look()
+		want(0, "the last valid schedule stays")
+		time.Sleep(2 * readInterval)
+		synctest.Wait()
+		want(0, "") // said once
+		write(t, path, "10:00-14:00 30")
+		look()
+		want(30, "schedule read")
+
+		// A change that leaves the size and the time as they were is found by reading.
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "10:00-14:00 31")
+		if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		want(30, "")
+		time.Sleep(readInterval)
+		synctest.Wait()
+		want(31, "schedule read")
+
+		// A file that is away for a moment is being replaced.
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		want(31, "")
+		look()
+		want(100, "there is no schedule file")
+		if err := os.WriteFile(path, bytes.Repeat([]byte("#"), maxFile+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		want(100, "the node runs at 100%")
+	})
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "schedule")
+	if _, err := Read(path); err == nil {
+		t.Error("a missing file is valid")
+	}
+	write(t, path, "nonsense")
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("%v does not name the file and the line", err)
+	}
+}
