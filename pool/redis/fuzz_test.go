@@ -74,7 +74,6 @@ func (p *pair) compare(t *testing.T, input []byte) {
 	}
 }
 
-
 // fuzzCharges are the counters of one input: rates that are slow, uneven, fast and enormous, then windows.
 func fuzzCharges(run string) []pool.Charge {
 	charges := []pool.Charge{
