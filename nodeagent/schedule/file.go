@@ -57,17 +57,11 @@ type File struct {
 	current *Schedule
 	// said is the last thing that was logged about the file, which is said once.
 	said string
-	// stamp is what the file looked like when it was read.
-	stamp  stamp
+	// seen is what the file looked like when it was read; nil where there was none.
+	seen   os.FileInfo
 	readAt time.Time
 	// missed counts the looks in a row at which there was no file.
 	missed int
-}
-
-type stamp struct {
-	modified time.Time
-	size     int64
-	missing  bool
 }
 
 // Follow reads the file for the first time. Without the file, or with a wrong one, the level is 100 %.
@@ -102,16 +96,11 @@ func (f *File) Current() *Schedule {
 func (f *File) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var seen stamp
-	if info, err := os.Stat(f.path); err == nil {
-		seen = stamp{info.ModTime(), info.Size(), false}
-	} else {
-		seen.missing = errors.Is(err, fs.ErrNotExist)
-	}
-	if seen == f.stamp && !f.readAt.IsZero() && time.Since(f.readAt) < readInterval {
+	info, err := os.Stat(f.path)
+	if same(info, f.seen) && !f.readAt.IsZero() && time.Since(f.readAt) < readInterval {
 		return
 	}
-	if seen.missing {
+	if errors.Is(err, fs.ErrNotExist) {
 		// Editors replace a file by removing it first. What is missing twice in a row is gone.
 		if f.missed++; f.missed < 2 {
 			return
@@ -119,8 +108,16 @@ func (f *File) look() {
 	} else {
 		f.missed = 0
 	}
-	f.stamp, f.readAt = seen, time.Now()
+	f.seen, f.readAt = info, time.Now()
 	f.read()
+}
+
+// same reports whether a file was neither changed nor replaced.
+func same(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }
 
 func (f *File) read() {

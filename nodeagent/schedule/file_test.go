@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,31 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
 // TestFile follows a file through edits, mistakes and its removal.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "schedule")
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log lockedBuffer
 		f := Follow(path, slog.New(slog.NewTextHandler(&log, nil)))
 		go f.Run(t.Context())
 		want := func(level int, said string) {
@@ -38,10 +58,9 @@ func TestFile(t *testing.T) {
 			if got := f.Current().Level(noon); got != level {
 				t.Errorf("level %d, want %d", got, level)
 			}
-			if !strings.Contains(log.String(), said) || (said == "" && log.Len() > 0) {
-				t.Errorf("log %q, want %q", log.String(), said)
+			if text := log.take(); !strings.Contains(text, said) || (said == "" && text != "") {
+				t.Errorf("log %q, want %q", text, said)
 			}
-			log.Reset()
 		}
 		look := func() {
 			time.Sleep(lookInterval)
@@ -68,7 +87,9 @@ func TestFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, path, "10:00-14:00 31")
+		if err := os.WriteFile(path, []byte("10:00-14:00 31"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.Chtimes(path, time.Time{}, info.ModTime()); err != nil {
 			t.Fatal(err)
 		}
