@@ -1,0 +1,103 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"connectrpc.com/connect/v2"
+)
+
+// Cause is why a call to the registry failed.
+type Cause int
+
+// The causes.
+const (
+	// Away means that the gateway could not be asked. It may be back at any time.
+	Away Cause = iota
+	// Refused means that the gateway said no. Somebody has to change something first.
+	Refused
+	// Unknown means that the gateway does not know the node: it has to register.
+	Unknown
+	// Old means that the gateway is of a release that does not have the call.
+	Old
+)
+
+// Trouble is a failed call in plain words.
+type Trouble struct {
+	Cause Cause
+	// Text says what is wrong, and what to do.
+	Text string
+}
+
+// Explain makes plain words of the error of a call.
+func Explain(err error) Trouble {
+	var key *KeyError
+	if errors.As(err, &key) {
+		return Trouble{Refused, key.Error()}
+	}
+	said := Message(err)
+	switch connect.CodeOf(err) {
+	case connect.CodeUnauthenticated:
+		return Trouble{Refused, "the gateway does not accept the node key (" + said +
+			"): check NODE_KEY or the file of --node-key-file, or ask for a new key"}
+	case connect.CodePermissionDenied:
+		return Trouble{Refused, "the gateway refuses the node: " + said + denialHint(said)}
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeOutOfRange, connect.CodeResourceExhausted:
+		return Trouble{Refused, "the gateway refuses the node: " + said}
+	case connect.CodeNotFound:
+		return Trouble{Unknown, "the gateway does not know the node: " + said}
+	case connect.CodeUnimplemented:
+		return Trouble{Old, "the server does not have this call of the node registry (" + said +
+			"): check that --proxy-addr is the gateway's gRPC port (9090 unless it was changed), and that its release has a node pool"}
+	default:
+		return Trouble{Away, away(err)}
+	}
+}
+
+func denialHint(said string) string {
+	switch {
+	case strings.Contains(said, "belongs to node"):
+		return ". A key is bound to one machine: use the --node-id it was minted for, or ask for a new key"
+	case strings.Contains(said, "not permitted"):
+		return ". The key allows other models: name those that it allows with --only-model, or ask for a new key"
+	default:
+		return ""
+	}
+}
+
+// away says why the gateway could not be asked.
+func away(err error) string {
+	var (
+		record  tls.RecordHeaderError
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		dns     *net.DNSError
+	)
+	text := Message(err)
+	switch {
+	case errors.As(err, &record), strings.Contains(text, "does not look like a TLS handshake"),
+		strings.Contains(text, "gave HTTP response to HTTPS client"):
+		return "the gateway speaks plaintext at this address: leave --tls out, or use the address of its TLS endpoint"
+	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+		return "the certificate of the gateway is not trusted: " + text
+	case strings.Contains(text, "no application protocol"):
+		return "the TLS endpoint of the gateway does not speak HTTP/2, which gRPC needs: let it offer h2"
+	case errors.As(err, &dns):
+		return "the gateway's name cannot be resolved: " + text
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens at the gateway's address: " + text
+	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
+		return "the gateway did not answer in time"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), strings.HasSuffix(text, "EOF"), strings.Contains(text, "frame"):
+		return "the gateway closed the connection: if it stands behind TLS, --tls must be given (" + text + ")"
+	default:
+		return "the gateway cannot be reached: " + text
+	}
+}
