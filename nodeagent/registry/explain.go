@@ -95,7 +95,8 @@ func away(err error) string {
 		return "nothing listens at the gateway's address: " + text
 	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
 		return "the gateway did not answer in time"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), strings.HasSuffix(text, "EOF"), strings.Contains(text, "frame"):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), strings.HasSuffix(text, "EOF"), strings.Contains(text, "frame"),
+		strings.Contains(text, "could not be established"):
 		return "the gateway closed the connection: if it stands behind TLS, --tls must be given (" + text + ")"
 	default:
 		return "the gateway cannot be reached: " + text

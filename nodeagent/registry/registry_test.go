@@ -107,7 +107,9 @@ func TestExplainRefusals(t *testing.T) {
 func TestExplainAddresses(t *testing.T) {
 	t.Parallel()
 	plain, overTLS := serve(t, mount(&scripted{}), false), serve(t, mount(&scripted{}), true)
-	old := httptest.NewTLSServer(http.NotFoundHandler()) // HTTP/1.1 alone
+	old := httptest.NewUnstartedServer(http.NotFoundHandler()) // HTTP/1.1 alone
+	old.Config.ErrorLog = log.New(t.Output(), "", 0)
+	old.StartTLS()
 	t.Cleanup(old.Close)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
