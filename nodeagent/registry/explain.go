@@ -95,10 +95,25 @@ func away(err error) string {
 		return "nothing listens at the gateway's address: " + text
 	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
 		return "the gateway did not answer in time"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), strings.HasSuffix(text, "EOF"), strings.Contains(text, "frame"),
-		strings.Contains(text, "could not be established"):
+	case closed(err, text):
 		return "the gateway closed the connection: if it stands behind TLS, --tls must be given (" + text + ")"
 	default:
 		return "the gateway cannot be reached: " + text
 	}
+}
+
+// closed reports whether the other side ended the connection, which one that waits for TLS does, too. Depending on the
+// moment it shows in many ways, and not all of them are kept as the causes of the error.
+func closed(err error, text string) bool {
+	for _, cause := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	for _, symptom := range []string{"EOF", "broken pipe", "connection reset", "closed network connection", "frame", "could not be established"} {
+		if strings.Contains(text, symptom) {
+			return true
+		}
+	}
+	return false
 }
