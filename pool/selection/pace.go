@@ -11,7 +11,8 @@ const (
 )
 
 // Pace is how long a node takes to read a token of a prompt, in seconds, averaged over the calls of one replica to one
-// model. The zero Pace is unknown.
+// model. The zero Pace is unknown. A call to a node that has to load the model first teaches nothing: nobody would ask the
+// node again to find out that it is quick.
 type Pace float64
 
 // Learn is the pace after a call: the first token came after ttft seconds, and the node had so many tokens to read for it,

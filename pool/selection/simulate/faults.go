@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// faultEvery is the mean time between faults in the whole fleet, in seconds; each kind has its own share.
-	faultEvery = 40.0
 	// crashedFor and drainedFor are how long such a node is away, frozenFor how long it hangs before someone kills it.
 	crashedFor, drainedFor, frozenFor = 60.0, 60.0, 45.0
 	// A straggler is so much slower for so long.
 	stragglerBy, stragglerFor = 4.0, 60.0
-	// foreignShare is the share of its slots that the clients of others keep busy on each node of foreignNodes.
+	// lostPerFault is how many seconds of a node's work a fault costs on average, by the shares of the kinds in fault and
+	// half a minute for loading the weights.
+	lostPerFault = (crashedFor+30)*2/6 + drainedFor/6 + stragglerFor*(1-1/stragglerBy)*3/6
+	// foreignShare is the share of its slots that the clients of others keep busy on a node that they use.
 	foreignShare = 0.2
 )
 
-// foreignNodes are used by others, too.
-var foreignNodes = []string{"a100-1", "rtx4090-2"}
+// foreign is how many nodes of a kind others use, too.
+var foreign = map[string]int{"a100": 1, "rtx4090": 1}
 
 // heartbeats lets every node report, each at its own moment.
 func (r *run) heartbeats(random *rand.Rand) {
@@ -54,8 +55,11 @@ func (r *run) giveUp(n *nodeState) {
 }
 
 // faults plans what goes wrong, the same for every policy.
-func (r *run) faults(random *rand.Rand) {
-	for at := random.ExpFloat64() * faultEvery; at < r.to; at += random.ExpFloat64() * faultEvery {
+func (r *run) faults(random *rand.Rand, every float64) {
+	if every <= 0 {
+		return
+	}
+	for at := random.ExpFloat64() * every; at < r.to; at += random.ExpFloat64() * every {
 		n := r.shared.nodes[random.IntN(len(r.shared.nodes))]
 		kind := random.IntN(6)
 		r.after(at, func() { r.fault(n, kind) })
@@ -96,10 +100,12 @@ func (r *run) comeBack(n *nodeState) {
 
 // foreigners send their requests past the gateways.
 func (r *run) foreigners(random *rand.Rand) {
+	taken := map[string]int{}
 	for _, n := range r.shared.nodes {
-		if !slices.Contains(foreignNodes, n.id) {
+		if taken[n.engine.name] == foreign[n.engine.name] {
 			continue
 		}
+		taken[n.engine.name]++
 		const prompt, output = 500, 200
 		e := n.engine
 		seconds := e.overhead + prompt/e.prefill + output/e.full

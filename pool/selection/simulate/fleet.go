@@ -16,8 +16,7 @@ type machine struct {
 	startup float64
 }
 
-// fleet has 12 nodes and 194 slots. The operator has given each node a base weight in proportion to its slots, which is
-// the best that the plain algorithm can be given without measurements.
+// fleet has 12 nodes and 194 slots.
 var fleet = []machine{
 	{"h100", 2, 40, 18_000, 0.05, 80, 35, 131_072, 400_000, 40},
 	{"a100", 3, 20, 9_000, 0.06, 55, 28, 131_072, 200_000, 40},
@@ -42,11 +41,19 @@ func (m machine) capacity(promptTokens, outputTokens float64) float64 {
 	return min(float64(m.slots)/(reading+outputTokens/m.full), 1/reading)
 }
 
-// fleetCapacity is that of all nodes.
-func fleetCapacity(promptTokens, outputTokens float64) float64 {
-	total := 0.0
+// capacity is that of all nodes, without what foreigners and faults take away on average: a load of 95 % would be too much
+// otherwise, and then there is nothing to choose.
+func (s setting) capacity(promptTokens, outputTokens float64) float64 {
+	total, lost := 0.0, 0.0
+	nodes := 0
 	for _, m := range fleet {
-		total += float64(m.count) * m.capacity(promptTokens, outputTokens)
+		one := m.capacity(promptTokens, outputTokens)
+		total += float64(m.count) * one
+		lost += foreignShare * float64(foreign[m.name]) * one
+		nodes += m.count
 	}
-	return total
+	if s.faultEvery > 0 {
+		total *= 1 - lostPerFault/s.faultEvery/float64(nodes)
+	}
+	return total - lost
 }

@@ -44,6 +44,7 @@ type attempt struct {
 	queued     int64 // tokens that it has added to the node's queue
 	ahead      int64 // tokens to read until its first one, as believed
 	trial      bool
+	cold       bool // the node was, so that its first token says nothing of its pace
 	first      float64
 	began      bool
 	over       bool
@@ -145,7 +146,7 @@ func (r *run) dispatch(q *request, n *nodeState, c selection.Candidate) {
 	own := max(q.turn.estimate-c.Matched, 0)
 	a := &attempt{
 		request: q, node: n, dispatched: r.now, queued: own, ahead: n.queued + own,
-		trial: n.health(r.now) == selection.Trial,
+		trial: n.health(r.now) == selection.Trial, cold: !n.warm,
 	}
 	n.trial = n.trial || a.trial
 	n.calls[a] = true
@@ -173,8 +174,10 @@ func (r *run) started(a *attempt, held int) {
 	n.queued -= a.queued
 	n.failures, n.trial = 0, false
 	n.ttft = average(n.ttft, ttft)
-	pace := &r.gateways[a.turn.gateway][n.index]
-	*pace = pace.Learn(ttft, a.ahead)
+	if !a.cold {
+		pace := &r.gateways[a.turn.gateway][n.index]
+		*pace = pace.Learn(ttft, a.ahead)
+	}
 	if a.counted {
 		r.outcome.ttft = append(r.outcome.ttft, r.now-a.arrived)
 		r.outcome.prompt += a.turn.chain[len(a.turn.chain)-1].tokens

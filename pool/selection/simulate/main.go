@@ -3,14 +3,19 @@
 //
 // It lets 12 unequal nodes with 194 slots serve four workloads, under heartbeats every 5 s, stragglers, crashes, freezes,
 // drains and the load of others. Three gateways share what they share through Redis, and nothing else. For each workload,
-// seed and load every policy gets the same requests and the same faults. A load is the share of the requests that the fleet
-// could serve if all its slots were busy all the time, with no prefix ever held.
+// seed and load every policy gets the same requests and the same faults. A load is a share of what the fleet could serve if
+// all slots that faults and others leave were busy all the time, and no prefix were ever held.
 //
-//	go run ./pool/selection/simulate            # the table, in a minute or two
-//	go run ./pool/selection/simulate -details   # and every scenario by itself
+// There is a table for nodes that all have the default base weight, and one for an operator who has set weights in
+// proportion to slots, the best that the plain algorithm can be told without measurements.
+//
+//	go run ./pool/selection/simulate             # the tables
+//	go run ./pool/selection/simulate -details    # and every scenario by itself
+//	go run ./pool/selection/simulate -faults 40  # with a fault somewhere every 40 s
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,70 +28,97 @@ import (
 	"github.com/ai-process/ktms/pool/selection"
 )
 
-func main() {
-	seeds := flag.Int("seeds", 3, "how many sets of random requests and faults")
-	duration := flag.Float64("duration", 600, "how many seconds are counted, after a fifth as much to warm up")
-	only := flag.String("workload", "", "only this workload")
-	detailed := flag.Bool("details", false, "print every scenario, too")
-	flag.Parse()
-	if err := simulate(os.Stdout, *seeds, *duration, *only, *detailed); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
+// setting is what all scenarios of a table have in common.
+type setting struct {
+	seeds int
+	// duration is how long requests are counted, in seconds, after a fifth as much to warm up.
+	duration float64
+	// faultEvery is the mean time between faults in the whole fleet, in seconds; 0 = none.
+	faultEvery float64
+	// weighted: base weights are in proportion to slots, not the default.
+	weighted  bool
+	workloads []workload
+	details   bool
 }
 
 var loads = []float64{0.5, 0.8, 0.95}
 
-func simulate(w io.Writer, seeds int, duration float64, only string, detailed bool) error {
-	chosen := workloads
-	if only != "" {
-		chosen = slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return w.name != only })
+func main() {
+	s := setting{}
+	flag.IntVar(&s.seeds, "seeds", 3, "how many sets of random requests and faults")
+	flag.Float64Var(&s.duration, "duration", 300, "how many seconds are counted, after a fifth as much to warm up")
+	flag.Float64Var(&s.faultEvery, "faults", 120, "the mean time between faults in the whole fleet, in seconds; 0 = none")
+	flag.BoolVar(&s.details, "details", false, "print every scenario, too")
+	only := flag.String("workload", "", "only this workload")
+	flag.Parse()
+	s.workloads = slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return *only != "" && w.name != *only })
+	for _, s.weighted = range []bool{false, true} {
+		if err := simulate(os.Stdout, s); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
 	}
-	if len(chosen) == 0 || seeds < 1 || !(duration > 0) {
-		return fmt.Errorf("nothing to do: give a workload that exists, at least one seed and a duration above 0")
+}
+
+// simulate prints one table.
+func simulate(w io.Writer, under setting) error {
+	if len(under.workloads) == 0 || under.seeds < 1 || !(under.duration > 0) {
+		return errors.New("nothing to do: give a workload that exists, at least one seed and a duration above 0")
 	}
+	scenarios := under.play()
+	weights := "all base weights are the default"
+	if under.weighted {
+		weights = "base weights are in proportion to slots"
+	}
+	fmt.Fprintf(w, "%s; %d workloads, %d seeds; at loads of 50 / 80 / 95 %%; times are ratios to the first row\n",
+		weights, len(under.workloads), under.seeds)
+	if under.details {
+		details(w, scenarios)
+	}
+	report(w, scenarios)
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// play plays every scenario, as many at once as there are processors. Each depends on nothing but its seed.
+func (s setting) play() []*scenario {
 	var scenarios []*scenario
-	for _, work := range chosen {
-		for seed := range seeds {
+	for _, work := range s.workloads {
+		for seed := range s.seeds {
 			for _, load := range loads {
 				scenarios = append(scenarios, &scenario{workload: work, seed: uint64(seed + 1), load: load})
 			}
 		}
 	}
 	next := make(chan *scenario, len(scenarios))
-	for _, s := range scenarios {
-		next <- s
+	for _, one := range scenarios {
+		next <- one
 	}
 	close(next)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for s := range next {
-				s.play(duration)
+			for one := range next {
+				one.play(s)
 			}
 		})
 	}
 	workers.Wait()
-	if detailed {
-		details(w, scenarios)
-	}
-	fmt.Fprintf(w, "%d workloads, %d seeds; times are ratios to the first row; each at loads of 50 / 80 / 95 %%\n", len(chosen), seeds)
-	report(w, scenarios, loads)
-	return nil
+	return scenarios
 }
 
 // play lets every policy serve the scenario.
-func (s *scenario) play(duration float64) {
-	warmUp := duration / 5
-	sessions := generate(s.workload, s.seed, s.load, warmUp+duration)
+func (s *scenario) play(under setting) {
+	from, to := under.duration/5, under.duration*6/5
+	sessions := generate(s.workload, s.seed, s.load, to, under)
 	for _, p := range policies {
-		r := &run{policy: p, from: warmUp, to: warmUp + duration, random: rand.New(rand.NewPCG(s.seed, 1000))}
-		r.shared = newShared(&r.clock)
+		r := &run{policy: p, from: from, to: to, random: rand.New(rand.NewPCG(s.seed, 1000))}
+		r.shared = newShared(&r.clock, under)
 		for i := range r.gateways {
 			r.gateways[i] = make([]selection.Pace, len(r.shared.nodes))
 		}
 		r.heartbeats(rand.New(rand.NewPCG(s.seed, 1001)))
-		r.faults(rand.New(rand.NewPCG(s.seed, 1002)))
+		r.faults(rand.New(rand.NewPCG(s.seed, 1002)), under.faultEvery)
 		r.foreigners(rand.New(rand.NewPCG(s.seed, 1003)))
 		for _, session := range sessions {
 			r.play(session)

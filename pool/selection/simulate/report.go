@@ -51,7 +51,7 @@ type scenario struct {
 }
 
 // report prints the ratios to the first policy, as geometric means at each load, and shares as plain means.
-func report(w io.Writer, scenarios []*scenario, loads []float64) {
+func report(w io.Writer, scenarios []*scenario) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "policy\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\tprefix hits\t\n")
 	for i, p := range policies {

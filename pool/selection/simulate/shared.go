@@ -43,6 +43,7 @@ type belief struct {
 type nodeState struct {
 	index  int
 	id     string
+	weight int64
 	engine *engine
 
 	// As of the last heartbeat.
@@ -60,12 +61,16 @@ type nodeState struct {
 	calls map[*attempt]bool
 }
 
-func newShared(c *clock) *shared {
+func newShared(c *clock, under setting) *shared {
 	s := &shared{holders: map[selection.Key][]belief{}, service: 8}
 	for _, m := range fleet {
+		weight := int64(selection.DefaultBaseWeight)
+		if under.weighted {
+			weight = 10 * m.slots
+		}
 		for i := range m.count {
 			s.nodes = append(s.nodes, &nodeState{
-				index: len(s.nodes), id: fmt.Sprintf("%s-%d", m.name, i), engine: newEngine(m, c), heartbeat: -heartbeatTTL - 1,
+				index: len(s.nodes), id: fmt.Sprintf("%s-%d", m.name, i), weight: weight, engine: newEngine(m, c), heartbeat: -heartbeatTTL - 1,
 				calls: map[*attempt]bool{},
 			})
 		}
@@ -119,7 +124,7 @@ func (s *shared) views(now float64, paces []selection.Pace, reported bool) []sel
 			TokensPerSecond: n.tps, TTFTSeconds: n.ttft, SecondsPerToken: float64(paces[i]),
 		}
 		views[i] = selection.Node{
-			ID: n.id, Health: n.health(now), Models: models[i : i+1], BaseWeight: 10 * n.engine.slots,
+			ID: n.id, Health: n.health(now), Models: models[i : i+1], BaseWeight: n.weight,
 			MaxConcurrency: n.engine.slots, Level: selection.FullLevel, External: n.external,
 		}
 		if reported {

@@ -141,10 +141,10 @@ func lognormal(r *rand.Rand, median, sigma, least, most float64) int {
 }
 
 // generate makes the sessions that begin within a time, at a share of what the fleet can serve.
-func generate(w workload, seed uint64, load, duration float64) []*session {
+func generate(w workload, seed uint64, load, duration float64, under setting) []*session {
 	r := rand.New(rand.NewPCG(seed, w.stream))
 	shared := w.shared(r)
-	rate := load * sessionsPerSecond(w, shared, rand.New(rand.NewPCG(seed, 99)))
+	rate := load * sessionsPerSecond(w, under, shared, rand.New(rand.NewPCG(seed, 99)))
 	var sessions []*session
 	for at := 0.0; ; {
 		at += r.ExpFloat64() * w.burst / rate
@@ -169,7 +169,7 @@ func generate(w workload, seed uint64, load, duration float64) []*session {
 }
 
 // sessionsPerSecond is how many sessions the fleet can serve, by the means of a sample.
-func sessionsPerSecond(w workload, shared []piece, r *rand.Rand) float64 {
+func sessionsPerSecond(w workload, under setting, shared []piece, r *rand.Rand) float64 {
 	const sample = 2000
 	prompt, output, turns := 0.0, 0.0, 0.0
 	for range sample {
@@ -188,7 +188,7 @@ func sessionsPerSecond(w workload, shared []piece, r *rand.Rand) float64 {
 			}
 		}
 	}
-	return fleetCapacity(prompt/turns, output/turns) * sample / turns
+	return under.capacity(prompt/turns, output/turns) * sample / turns
 }
 
 // complete works out what follows from the turns: the engine's links and the gateway's keys, over real bytes.
