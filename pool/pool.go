@@ -149,9 +149,9 @@ type Meter interface {
 	// Renew lets reservations live for another ttl. Those that have ended, in whatever way, stay so.
 	Renew(ctx context.Context, attempts []Renewal, ttl time.Duration) error
 	// Settle replaces what was booked by what it came to, once for each id: a repetition within SettleMemory changes
-	// nothing. A window's use stops at MaxAmount. A window counts it in full even when the reservation has ended in between; one that is over keeps what
-	// belongs to it, within WindowMemory. A rate gets back at most what has not drained by then: the rest has made room
-	// already. Bookings that are not named stay as they are.
+	// nothing. A window counts it in full, up to MaxAmount, even when the reservation has ended in between; one that is over
+	// keeps what belongs to it, within WindowMemory. A rate gets back at most what has not drained by then: the rest has made
+	// room already. Bookings that are not named stay as they are.
 	Settle(ctx context.Context, id ID, actuals []Actual) error
 	// Debit books charges whether or not they fit, once for each id within DebitMemory.
 	Debit(ctx context.Context, id ID, charges []Charge) error
@@ -170,11 +170,11 @@ const (
 	WindowMemory = time.Hour
 )
 
-// Void takes back everything that was booked for an attempt, rates too: nobody was reached.
-func Void(ctx context.Context, m Meter, id ID, bookings []Booking) error {
-	actuals := make([]Actual, 0, len(bookings))
+// Void is what bookings come to when nobody was reached: everything is given back, rates too.
+func Void(bookings []Booking) []Actual {
+	actuals := make([]Actual, 0, len(bookings)+1) // one more may be settled along with them
 	for _, b := range bookings {
 		actuals = append(actuals, Actual{Booking: b})
 	}
-	return m.Settle(ctx, id, actuals)
+	return actuals
 }

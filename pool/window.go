@@ -2,7 +2,8 @@ package pool
 
 import "time"
 
-// Span is how long a window lasts, and with it where windows begin: always at the same instants for everybody, in UTC.
+// Span is how long a window lasts, in nanoseconds as a time.Duration is, or Month. With it goes where windows begin: always
+// at the same instants for everybody, counted from 1970 in UTC.
 type Span int64
 
 const (
@@ -11,9 +12,6 @@ const (
 	// Month is a UTC calendar month.
 	Month Span = -1
 )
-
-// Every is a span of any length, counted from 1970.
-func Every(d time.Duration) Span { return Span(d) }
 
 // At returns the window that an instant falls into: it begins with start and is over at end.
 func (s Span) At(t time.Time) (start, end time.Time) {

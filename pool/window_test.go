@@ -33,10 +33,10 @@ func TestSpans(t *testing.T) {
 		{pool.Month, "2026-12-31T23:59:59.999999Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"},
 		{pool.Month, "2027-01-01T00:30:00+01:00", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"},
 		{pool.Month, "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z"},
-		{pool.Every(5 * time.Second), "2026-05-04T12:30:19.999999Z", "2026-05-04T12:30:15Z", "2026-05-04T12:30:20Z"},
-		{pool.Every(5 * time.Second), "2026-05-04T12:30:20Z", "2026-05-04T12:30:20Z", "2026-05-04T12:30:25Z"},
-		{pool.Every(7 * time.Second), "1970-01-01T00:00:13.999999Z", "1970-01-01T00:00:07Z", "1970-01-01T00:00:14Z"},
-		{pool.Every(time.Microsecond), "2026-05-04T12:30:15.123456789Z", "2026-05-04T12:30:15.123456Z", "2026-05-04T12:30:15.123457Z"},
+		{pool.Span(5 * time.Second), "2026-05-04T12:30:19.999999Z", "2026-05-04T12:30:15Z", "2026-05-04T12:30:20Z"},
+		{pool.Span(5 * time.Second), "2026-05-04T12:30:20Z", "2026-05-04T12:30:20Z", "2026-05-04T12:30:25Z"},
+		{pool.Span(7 * time.Second), "1970-01-01T00:00:13.999999Z", "1970-01-01T00:00:07Z", "1970-01-01T00:00:14Z"},
+		{pool.Span(time.Microsecond), "2026-05-04T12:30:15.123456789Z", "2026-05-04T12:30:15.123456Z", "2026-05-04T12:30:15.123457Z"},
 	} {
 		start, end := c.span.At(at(c.now))
 		if !start.Equal(at(c.start)) || !end.Equal(at(c.ends)) || start.Location() != time.UTC || end.Location() != time.UTC {
@@ -48,7 +48,7 @@ func TestSpans(t *testing.T) {
 // TestSpansJoin walks from window to window: each begins where the one before is over.
 func TestSpansJoin(t *testing.T) {
 	t.Parallel()
-	for _, span := range []pool.Span{pool.Day, pool.Month, pool.Every(5 * time.Second), pool.Every(7 * time.Hour)} {
+	for _, span := range []pool.Span{pool.Day, pool.Month, pool.Span(5 * time.Second), pool.Span(7 * time.Hour)} {
 		start, end := span.At(time.Date(2023, 12, 30, 1, 2, 3, 4567, time.UTC))
 		for range 2000 {
 			if again, sameEnd := span.At(start); again != start || sameEnd != end {

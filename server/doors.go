@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -71,8 +72,8 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 		AllowedOrigins: s.options.CORSOrigins,
 		AllowedMethods: connectcors.AllowedMethods(),
 		AllowedHeaders: append(connectcors.AllowedHeaders(), "Authorization"),
-		ExposedHeaders: append(connectcors.ExposedHeaders(), headerRequestID, "X-KTMS-Vendor", "X-KTMS-Rule",
-			"X-KTMS-Placement", "X-KTMS-Route-Mode", "X-KTMS-Judge-Score", "X-KTMS-Judge-Model", "X-KTMS-Dropped-Params"),
+		ExposedHeaders: slices.Concat(connectcors.ExposedHeaders(), status.HeaderNames(), []string{headerRequestID, "X-KTMS-Vendor", "X-KTMS-Rule",
+			"X-KTMS-Placement", "X-KTMS-Route-Mode", "X-KTMS-Judge-Score", "X-KTMS-Judge-Model", "X-KTMS-Dropped-Params"}),
 		MaxAge: corsMaxAge,
 	}).Handler(next)
 }

@@ -54,7 +54,7 @@ func NewMetrics() *Metrics {
 		m.dependencies.WithLabelValues(DependencyPostgres, operation)
 	}
 	m.dependencies.WithLabelValues(DependencyKeyring, "open")
-	for _, operation := range []string{"admit", "settle", "renew", "debit", "read"} {
+	for _, operation := range []string{"admit", "settle", "renew", "debit", "read", "book"} {
 		m.dependencies.WithLabelValues(DependencyRedis, operation)
 	}
 	for _, reason := range throttles {

@@ -146,7 +146,8 @@ func New(ctx context.Context, options Options) (*Server, error) {
 	seen := view{health, options.Vendors}
 	s.admission = admit.New(admit.Options{
 		Meter: options.Meter, FailClosed: options.Limits.SpendClosed, Grace: options.Limits.Grace,
-		OutputReserve: options.Limits.OutputReserve, Lease: options.Limits.Lease, Throttled: options.Metrics.Throttled, Log: options.Log,
+		OutputReserve: options.Limits.OutputReserve, Lease: options.Limits.Lease, Throttled: options.Metrics.Throttled,
+		Lost: func() { options.Metrics.DependencyFailed(DependencyRedis, "book") }, Log: options.Log,
 	})
 	service := gateway.New(gateway.Options{
 		Table: s.live.Table, View: seen, Vendors: options.Vendors, Validator: validator, Log: options.Log, Admission: s.admission,

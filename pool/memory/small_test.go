@@ -20,14 +20,14 @@ func TestStaysSmall(t *testing.T) {
 		user := strconv.Itoa(i)
 		bookings, err := m.Admit(t.Context(), pool.ID(user), lease, []pool.Charge{
 			{Key: pool.Key(user, "rate"), Amount: 1, Rate: pool.Rate{Limit: 1, Per: time.Minute}},
-			{Key: pool.Key(user, "window"), Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Every(5 * time.Second)}},
+			{Key: pool.Key(user, "window"), Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Span(5 * time.Second)}},
 			{Key: "everybody", Amount: 1, Window: everybody},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 0 {
-			if err := pool.Void(t.Context(), m, pool.ID(user), bookings[2:]); err != nil {
+			if err := m.Settle(t.Context(), pool.ID(user), pool.Void(bookings[2:])); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestSweepsAfterAll(t *testing.T) {
 	} {
 		clock := pooltest.NewClock(noon)
 		m := New(Options{Now: clock.Now})
-		charge := pool.Charge{Key: "window", Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Every(10 * time.Second)}}
+		charge := pool.Charge{Key: "window", Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Span(10 * time.Second)}}
 		for i := range 3 * sweepFrom {
 			if err := begin(m, pool.ID(strconv.Itoa(i)), charge, clock.Now()); err != nil {
 				t.Fatal(err)

@@ -105,7 +105,7 @@ var faults = []struct {
 	{"an admission checks and does not book", func(m pool.Meter, clock *Clock) pool.Meter {
 		return faulty{Meter: m, admit: func(ctx context.Context, id pool.ID, ttl time.Duration, charges []pool.Charge) ([]pool.Booking, error) {
 			bookings, err := m.Admit(ctx, id+"-other", ttl, charges)
-			return bookings, errors.Join(err, pool.Void(ctx, m, id+"-other", bookings))
+			return bookings, errors.Join(err, m.Settle(ctx, id+"-other", pool.Void(bookings)))
 		}}
 	}},
 	{"an admission that is refused books what fits", func(m pool.Meter, clock *Clock) pool.Meter {

@@ -131,7 +131,7 @@ func testLeaseRenewedSettled(t *testing.T, opener Opener) {
 
 func testLeaseEdge(t *testing.T, opener Opener) {
 	h := opener.open(t)
-	charge := within("cap", 100, pool.Every(5*time.Second))
+	charge := within("cap", 100, pool.Span(5*time.Second))
 	id, bookings := h.admit(of(60, charge))
 	h.clock.Advance(5 * time.Second)
 	h.renew(lease, pool.Renewal{ID: id, Bookings: bookings})

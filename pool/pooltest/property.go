@@ -73,8 +73,8 @@ func (r *run) begin() {
 	}
 	const dollar = 1_000_000_000
 	r.counters = []pool.Charge{
-		window("seconds", pool.Every(5*time.Second), 20+r.random.Int64N(100), 0),
-		window("minute", pool.Every(time.Minute), 1000, r.random.Int64N(100)),
+		window("seconds", pool.Span(5*time.Second), 20+r.random.Int64N(100), 0),
+		window("minute", pool.Span(time.Minute), 1000, r.random.Int64N(100)),
 		window("day", pool.Day, dollar, 0),
 		window("month", pool.Month, 1+r.random.Int64N(2*dollar), dollar/10),
 		rate("rpm", 7, r.random.Int64N(8)),

@@ -157,7 +157,7 @@ func testDebitOver(t *testing.T, opener Opener) {
 
 func testDebitNow(t *testing.T, opener Opener) {
 	h := opener.open(t)
-	charge := within("cap", 100, pool.Every(5*time.Second))
+	charge := within("cap", 100, pool.Span(5*time.Second))
 	h.debit("batch-1", of(10, charge))
 	h.clock.Advance(5 * time.Second)
 	h.debit("batch-2", of(20, charge))

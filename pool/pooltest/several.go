@@ -24,7 +24,7 @@ func testAllOrNone(t *testing.T, opener Opener) {
 		of(50, within("day", 100, pool.Day)),
 		of(100, perMinute("tpm", 600, 299)),
 		of(7, within("month", 1000, pool.Month)),
-		of(0, within("free", 1, pool.Every(5*time.Second))),
+		of(0, within("free", 1, pool.Span(5*time.Second))),
 	}
 	untilMidnight := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC).Sub(noon)
 	for _, c := range []struct {
@@ -194,7 +194,7 @@ func testConcurrentEnds(t *testing.T, opener Opener) {
 					t.Error(err)
 				}
 				if round%2 == 0 {
-					err = pool.Void(t.Context(), h, id, bookings)
+					err = h.Settle(t.Context(), id, pool.Void(bookings))
 				} else {
 					err = h.Settle(t.Context(), id, []pool.Actual{{Booking: bookings[0], Came: 10}, {Booking: bookings[1]}})
 				}

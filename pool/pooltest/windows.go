@@ -125,7 +125,7 @@ func testWindowFull(t *testing.T, opener Opener) {
 func testWindowHammered(t *testing.T, opener Opener) {
 	const span, most = 5 * time.Second, 3
 	h := opener.open(t)
-	charge := within("cap", most, pool.Every(span))
+	charge := within("cap", most, pool.Span(span))
 	edge := noon.Truncate(span).Add(span)
 	for range 12 {
 		admitted := 0
@@ -209,7 +209,7 @@ func testWindowMonth(t *testing.T, opener Opener) {
 // testWindowLateSettle settles after the edge, and turns the clock back to look at the window that is over.
 func testWindowLateSettle(t *testing.T, opener Opener) {
 	h := opener.open(t)
-	charge := within("cap", 100, pool.Every(5*time.Second))
+	charge := within("cap", 100, pool.Span(5*time.Second))
 	id, bookings := h.admit(of(10, charge))
 	h.clock.Advance(5 * time.Second)
 	h.admit(of(20, charge))
@@ -221,7 +221,7 @@ func testWindowLateSettle(t *testing.T, opener Opener) {
 
 func testWindowMemory(t *testing.T, opener Opener) {
 	h := opener.open(t)
-	charge := within("cap", 100, pool.Every(5*time.Second))
+	charge := within("cap", 100, pool.Span(5*time.Second))
 	early, bookings := h.admit(of(10, charge))
 	late, _ := h.admit(of(10, charge))
 	began := h.clock.Now()

@@ -82,7 +82,7 @@ func fuzzCharges(run string) []pool.Charge {
 		{Rate: pool.Rate{Limit: 60, Per: time.Minute, Burst: -1}},
 		{Rate: pool.Rate{Limit: 100_000, Per: time.Minute, Burst: 99_999}},
 		{Rate: pool.Rate{Limit: 1 << 50, Per: time.Hour, Burst: 1 << 51}},
-		{Window: pool.Window{Limit: 5, Span: pool.Every(5 * time.Second)}},
+		{Window: pool.Window{Limit: 5, Span: pool.Span(5 * time.Second)}},
 		{Window: pool.Window{Limit: 1000, Grace: 100, Span: pool.Day}},
 		{Window: pool.Window{Limit: 1 << 44, Span: pool.Month}},
 		{Window: pool.Window{Limit: math.MaxInt64, Grace: math.MaxInt64, Span: pool.Month}},

@@ -63,7 +63,7 @@ func TestEveryKeyHasALife(t *testing.T) {
 	server := pooltest.StartRedis(t)
 	h := &holder{T: t, Meter: open(t, Options{Addr: server.Addr, Timeout: patience}).Meter()}
 	for round := range 3 { // the later ones find what is there
-		for _, span := range []pool.Span{pool.Every(time.Hour), pool.Day, pool.Month} {
+		for _, span := range []pool.Span{pool.Span(time.Hour), pool.Day, pool.Month} {
 			charge := pool.Charge{Amount: 10, Window: pool.Window{Limit: 100, Span: span}}
 			charge.Key = pool.Key("settled", strconv.Itoa(int(span)))
 			id, bookings := h.admit(time.Minute, charge, requests())
@@ -177,7 +177,7 @@ func TestSettledTooLate(t *testing.T) {
 	server := pooltest.StartRedis(t)
 	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
 	h := &holder{T: t, Meter: open(t, Options{Addr: server.Addr, Timeout: patience, Now: clock.Now}).Meter()}
-	charge := pool.Charge{Key: "short", Amount: 10, Window: pool.Window{Limit: 100, Span: pool.Every(5 * time.Second)}}
+	charge := pool.Charge{Key: "short", Amount: 10, Window: pool.Window{Limit: 100, Span: pool.Span(5 * time.Second)}}
 	id, bookings := h.admit(time.Minute, charge)
 	if _, err := pooltest.Command(server.Addr, "FLUSHALL"); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestEachOperationIsOneRoundTrip(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return pool.Void(t.Context(), meter, id, bookings)
+			return meter.Settle(t.Context(), id, pool.Void(bookings))
 		}},
 		{"renew", func(pool.ID) error {
 			_, end := pool.Month.At(time.Now())

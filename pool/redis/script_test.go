@@ -64,7 +64,7 @@ func TestWindowsOfWrongGuesses(t *testing.T) {
 
 // TestWindowsTooShort has windows that are over before any question arrives.
 func TestWindowsTooShort(t *testing.T) {
-	charge := pool.Charge{Key: "a", Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Every(time.Microsecond)}}
+	charge := pool.Charge{Key: "a", Amount: 1, Window: pool.Window{Limit: 1, Span: pool.Span(time.Microsecond)}}
 	_, err := fresh(t).Meter().Admit(t.Context(), "a", time.Minute, []pool.Charge{charge})
 	if !errors.Is(err, pool.ErrUnavailable) {
 		t.Errorf("%v, want that nothing is known", err)

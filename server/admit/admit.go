@@ -39,6 +39,8 @@ type Options struct {
 	OutputReserve int64
 	// Lease is DefaultLease if it is 0.
 	Lease time.Duration
+	// Lost is told of each attempt that could not be booked.
+	Lost func()
 	// Throttled is told of each call that a limit kept from a model, once for each reason.
 	Throttled func(status.Reason)
 	Log       *slog.Logger
@@ -69,10 +71,13 @@ func New(options Options) *Controller {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	if options.Lost == nil {
+		options.Lost = func() {}
+	}
 	if options.Throttled == nil {
 		options.Throttled = func(status.Reason) {}
 	}
-	return &Controller{options: options, bookkeeper: newBookkeeper(options.Meter, options.Log), live: map[*Ticket]struct{}{},
+	return &Controller{options: options, bookkeeper: newBookkeeper(options.Meter, options.Log, options.Lost), live: map[*Ticket]struct{}{},
 		idle: make(chan struct{})}
 }
 

@@ -47,11 +47,13 @@ type bookkeeper struct {
 	waiting chan booking
 	// pending counts what is waiting or being booked.
 	pending *atomic.Int64
-	lost    *atomic.Int64
+	// lost counts what was given up; told hears of each.
+	lost *atomic.Int64
+	told func()
 }
 
-func newBookkeeper(meter pool.Meter, log *slog.Logger) bookkeeper {
-	return bookkeeper{meter: meter, log: log, waiting: make(chan booking, maxWaiting),
+func newBookkeeper(meter pool.Meter, log *slog.Logger, told func()) bookkeeper {
+	return bookkeeper{meter: meter, log: log, told: told, waiting: make(chan booking, maxWaiting),
 		pending: new(atomic.Int64), lost: new(atomic.Int64)}
 }
 
@@ -134,6 +136,7 @@ func (k *bookkeeper) giveUp() {
 const lossesPerLine = 1000
 
 func (k *bookkeeper) loses(b booking, why string) {
+	k.told()
 	if n := k.lost.Add(1); n%lossesPerLine == 1 {
 		k.log.Error("a call was not booked: its counters miss what it used", "attempt", string(b.id), "why", why, "so_far", n)
 	}

@@ -209,7 +209,8 @@ func TestBookkeeper_ABookingThatNeverSucceedsKeepsNobodyWaiting(t *testing.T) {
 }
 
 func TestBookkeeper_WhatIsLostAtTheEndIsCounted(t *testing.T) {
-	withFaults(t, &faulty{poison: "c"}, Options{}, func(t *testing.T, d *desk) {
+	told := 0
+	withFaults(t, &faulty{poison: "c"}, Options{Lost: func() { told++ }}, func(t *testing.T, d *desk) {
 		for i := range 100 {
 			a := d.call(fmt.Sprint("c", i), someone, capped(1<<50), 1, 1)
 			ticket, _ := d.admit(a, model("m"))
@@ -217,8 +218,8 @@ func TestBookkeeper_WhatIsLostAtTheEndIsCounted(t *testing.T) {
 			a.Close()
 		}
 		d.stop()
-		if lost, left := d.lost.Load(), len(d.waiting); lost != 100 || left != 0 {
-			t.Errorf("%d are counted as lost and %d left, want 100 and none", lost, left)
+		if lost, left := d.lost.Load(), len(d.waiting); lost != 100 || left != 0 || told != 100 {
+			t.Errorf("%d are counted as lost, %d told and %d left, want 100, 100 and none", lost, told, left)
 		}
 	})
 }

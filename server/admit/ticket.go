@@ -74,17 +74,17 @@ func (t *Ticket) reserves() bool {
 // booking is what is to be booked; some is false for nothing.
 func (t *Ticket) booking() (b booking, some bool) {
 	b.id = t.id
+	if t.voided {
+		b.actuals = pool.Void(t.bookings)
+		return b, len(b.actuals) > 0
+	}
 	for _, c := range t.debits {
-		c.Amount = t.came(c)
-		if !t.voided && c.Amount > 0 {
+		if c.Amount = t.came(c); c.Amount > 0 {
 			b.debits = append(b.debits, c)
 		}
 	}
 	for _, own := range t.bookings {
-		came := int64(0)
-		if !t.voided {
-			came = t.came(own.Charge)
-		}
+		came := t.came(own.Charge)
 		if own.Rate != (pool.Rate{}) && came == own.Amount {
 			continue // nothing to correct
 		}

@@ -126,6 +126,10 @@ func TestKeylessPaths(t *testing.T) {
 	if got := preflight("https://console.example.com").Get("Access-Control-Allow-Origin"); got != "https://console.example.com" {
 		t.Errorf("preflight of the console: %q", got)
 	}
+	_, header, _ := request(t, http.MethodPost, health, "", "{}", "Origin", "https://console.example.com")
+	if got := strings.ToLower(header.Get("Access-Control-Expose-Headers")); !strings.Contains(got, "x-ktms-request-id") || !strings.Contains(got, "x-ratelimit-remaining-tokens") {
+		t.Errorf("a console may read %q", got)
+	}
 	if got := preflight("https://evil.example.com").Get("Access-Control-Allow-Origin"); got != "" {
 		t.Errorf("preflight of a stranger: %q", got)
 	}

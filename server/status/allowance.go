@@ -33,6 +33,15 @@ func Headers(allowances []Allowance) func(yield func(name, value string) bool) {
 	}
 }
 
+// HeaderNames are all names that Headers may yield.
+func HeaderNames() []string {
+	var names []string
+	for name := range Headers([]Allowance{{Unit: UnitRequests}, {Unit: UnitTokens}}) {
+		names = append(names, name)
+	}
+	return names
+}
+
 // resetText writes a time as OpenAI does: 120ms, 8.64s, 6m0s. It is rounded up, so that nobody comes back too early.
 func resetText(d time.Duration) string {
 	if d < time.Second {
