@@ -56,7 +56,7 @@ func Prefixes(p Prompt) []Prefix {
 	if over := len(ends) + len(chunks) - MaxPrefixes; over > 0 {
 		chunks = chunks[min(over, len(chunks)):]
 	}
-	prefixes := append(ends, chunks...)
+	prefixes := slices.Concat(ends, chunks)
 	slices.SortFunc(prefixes, func(a, b Prefix) int { return int(a.Bytes - b.Bytes) })
 	for i := range prefixes {
 		prefixes[i].Tokens = share(p.Tokens, prefixes[i].Bytes, total)

@@ -115,7 +115,7 @@ func Choose(candidates []Candidate, promptTokens int64, policy Policy) Choice {
 		case c.Rank > rank:
 			w.Verdict = Colder
 		default:
-			w.Weight = w.Factors.weight()
+			w.Weight = w.weight()
 			best = max(best, w.Weight)
 		}
 	}

@@ -1,6 +1,9 @@
 package main
 
-import "container/list"
+import (
+	"container/list"
+	"slices"
+)
 
 // link is a beginning of a prompt as the engine itself sees it: a hash over all content up to there, and its tokens.
 type link struct {
@@ -38,8 +41,7 @@ func (c *cache) held(chain []link) int {
 
 // keep remembers a prompt. Its end is marked as used first, so that it is dropped before what it shares with others.
 func (c *cache) keep(chain []link) {
-	for i := len(chain) - 1; i >= 0; i-- {
-		l := chain[i]
+	for i, l := range slices.Backward(chain) {
 		if e := c.entries[l.hash]; e != nil {
 			c.order.MoveToFront(e)
 			continue

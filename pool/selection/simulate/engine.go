@@ -1,6 +1,9 @@
 package main
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // job is a request inside an engine. Exactly one of done and failed is called; started comes before done.
 type job struct {
@@ -126,7 +129,7 @@ func (e *engine) plan() {
 		}
 		e.advance()
 		j, _ := heap.Pop(&e.answers).(*job)
-		e.cache.keep(append(j.chain[:len(j.chain):len(j.chain)], j.answer))
+		e.cache.keep(append(slices.Clip(j.chain), j.answer))
 		delete(e.all, j)
 		e.running--
 		if len(e.waiting) > 0 {

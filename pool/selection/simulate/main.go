@@ -70,19 +70,19 @@ func simulate(w io.Writer, under setting) error {
 	if under.weighted {
 		weights = "base weights are in proportion to slots"
 	}
-	fmt.Fprintf(w, "%s; %d workloads, %d seeds; at loads of 50 / 80 / 95 %%; times are ratios to the first row\n",
+	fmt.Fprintf(w, "\n%s; %d workloads, %d seeds; at loads of 50 / 80 / 95 %%; times are ratios to the first row\n",
 		weights, len(under.workloads), under.seeds)
 	if under.details {
-		details(w, scenarios)
+		if err := details(w, scenarios); err != nil {
+			return err
+		}
 	}
-	report(w, scenarios)
-	_, err := fmt.Fprintln(w)
-	return err
+	return report(w, scenarios, under.workloads)
 }
 
 // play plays every scenario, as many at once as there are processors. Each depends on nothing but its seed.
 func (s setting) play() []*scenario {
-	var scenarios []*scenario
+	scenarios := make([]*scenario, 0, len(s.workloads)*s.seeds*len(loads))
 	for _, work := range s.workloads {
 		for seed := range s.seeds {
 			for _, load := range loads {
@@ -109,17 +109,9 @@ func (s setting) play() []*scenario {
 
 // play lets every policy serve the scenario.
 func (s *scenario) play(under setting) {
-	from, to := under.duration/5, under.duration*6/5
-	sessions := generate(s.workload, s.seed, s.load, to, under)
+	sessions := generate(s.workload, s.seed, s.load, under.end(), under)
 	for _, p := range policies {
-		r := &run{policy: p, from: from, to: to, random: rand.New(rand.NewPCG(s.seed, 1000))}
-		r.shared = newShared(&r.clock, under)
-		for i := range r.gateways {
-			r.gateways[i] = make([]selection.Pace, len(r.shared.nodes))
-		}
-		r.heartbeats(rand.New(rand.NewPCG(s.seed, 1001)))
-		r.faults(rand.New(rand.NewPCG(s.seed, 1002)), under.faultEvery)
-		r.foreigners(rand.New(rand.NewPCG(s.seed, 1003)))
+		r := newRun(p, s.seed, under)
 		for _, session := range sessions {
 			r.play(session)
 		}
@@ -127,4 +119,22 @@ func (s *scenario) play(under setting) {
 		s.figures = append(s.figures, r.outcome.figures())
 		s.outcomes = append(s.outcomes, r.outcome)
 	}
+}
+
+// warmUp is the part of the duration that comes before it.
+const warmUp = 0.2
+
+func (s setting) end() float64 { return s.duration * (1 + warmUp) }
+
+// newRun prepares one policy's run, with everything in it but the requests.
+func newRun(p policy, seed uint64, under setting) *run {
+	r := &run{policy: p, from: under.duration * warmUp, to: under.end(), random: rand.New(rand.NewPCG(seed, 1000))}
+	r.shared = newShared(&r.clock, under)
+	for i := range r.gateways {
+		r.gateways[i] = make([]selection.Pace, len(r.shared.nodes))
+	}
+	r.heartbeats(rand.New(rand.NewPCG(seed, 1001)))
+	r.faults(rand.New(rand.NewPCG(seed, 1002)), under.faultEvery)
+	r.foreigners(rand.New(rand.NewPCG(seed, 1003)))
+	return r
 }

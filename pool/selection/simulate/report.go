@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -50,54 +51,62 @@ type scenario struct {
 	outcomes []outcome
 }
 
-// report prints the ratios to the first policy, as geometric means at each load, and shares as plain means.
-func report(w io.Writer, scenarios []*scenario) {
+// report prints the ratios to the first policy, as geometric means at each load, and shares as plain means: over all
+// workloads for each policy, and by workload for the last one.
+func report(w io.Writer, scenarios []*scenario, workloads []workload) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "policy\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\tprefix hits\t\n")
+	fmt.Fprintf(table, "\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\tprefix hits\n")
 	for i, p := range policies {
-		fmt.Fprintf(table, "%s", p.name)
-		columns := []struct {
-			value func(f figures) float64
-			share bool
-		}{
-			{func(f figures) float64 { return f.p99TTFT }, false},
-			{func(f figures) float64 { return f.p50TTFT }, false},
-			{func(f figures) float64 { return f.p99Whole }, false},
-			{func(f figures) float64 { return f.spill }, true},
-			{func(f figures) float64 { return f.hits }, true},
-		}
-		for _, c := range columns {
-			for k, load := range loads {
-				separator := "\t"
-				if k > 0 {
-					separator = " / "
-				}
-				sum, count := 0.0, 0.0
-				for _, s := range scenarios {
-					if s.load != load {
-						continue
-					}
-					count++
-					if c.share {
-						sum += c.value(s.figures[i])
-					} else {
-						sum += math.Log(c.value(s.figures[i]) / c.value(s.figures[0]))
-					}
-				}
-				if c.share {
-					fmt.Fprintf(table, "%s%.1f%%", separator, 100*sum/count)
-				} else {
-					fmt.Fprintf(table, "%s%.2f", separator, math.Exp(sum/count))
-				}
+		fmt.Fprintf(table, "%s\t%s\n", p.name, strings.Join(cells(scenarios, i), "\t"))
+	}
+	last := len(policies) - 1
+	for _, work := range workloads {
+		of := slices.DeleteFunc(slices.Clone(scenarios), func(s *scenario) bool { return s.workload.name != work.name })
+		fmt.Fprintf(table, "  with %s\t%s\n", work.name, strings.Join(cells(of, last), "\t"))
+	}
+	return table.Flush()
+}
+
+// cells are the figures of a policy, each at every load.
+func cells(scenarios []*scenario, policy int) []string {
+	return []string{
+		ratios(scenarios, policy, func(f figures) float64 { return f.p99TTFT }),
+		ratios(scenarios, policy, func(f figures) float64 { return f.p50TTFT }),
+		ratios(scenarios, policy, func(f figures) float64 { return f.p99Whole }),
+		shares(scenarios, policy, func(f figures) float64 { return f.spill }),
+		shares(scenarios, policy, func(f figures) float64 { return f.hits }),
+	}
+}
+
+func ratios(scenarios []*scenario, policy int, of func(figures) float64) string {
+	return atLoads(scenarios, "%.2f", func(s *scenario) float64 {
+		return math.Log(of(s.figures[policy]) / of(s.figures[0]))
+	}, math.Exp)
+}
+
+func shares(scenarios []*scenario, policy int, of func(figures) float64) string {
+	return atLoads(scenarios, "%.1f%%", func(s *scenario) float64 { return 100 * of(s.figures[policy]) },
+		func(mean float64) float64 { return mean })
+}
+
+// atLoads prints the mean of a value at each load.
+func atLoads(scenarios []*scenario, format string, value func(*scenario) float64, finish func(float64) float64) string {
+	texts := make([]string, 0, len(loads))
+	for _, load := range loads {
+		sum, count := 0.0, 0.0
+		for _, s := range scenarios {
+			if s.load == load {
+				sum += value(s)
+				count++
 			}
 		}
-		fmt.Fprint(table, "\t\n")
+		texts = append(texts, fmt.Sprintf(format, finish(sum/count)))
 	}
-	table.Flush()
+	return strings.Join(texts, " / ")
 }
 
 // details prints every scenario by itself, in seconds and percent.
-func details(w io.Writer, scenarios []*scenario) {
+func details(w io.Writer, scenarios []*scenario) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "workload\tseed\tload\tpolicy\trequests\tp99 TTFT\tp50 TTFT\tp99 end-to-end\tspill\thits\tbroken\toverbooked\t\n")
 	for _, s := range scenarios {
@@ -107,5 +116,5 @@ func details(w io.Writer, scenarios []*scenario) {
 				100*s.load, p.name, o.requests, f.p99TTFT, f.p50TTFT, f.p99Whole, 100*f.spill, 100*f.hits, o.broken, o.overbooked)
 		}
 	}
-	table.Flush()
+	return table.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ai-process/ktms/pool/selection"
 )
@@ -193,7 +194,7 @@ func sessionsPerSecond(w workload, under setting, shared []piece, r *rand.Rand) 
 
 // complete works out what follows from the turns: the engine's links and the gateway's keys, over real bytes.
 func (s *session) complete(independent bool, scratch []byte) []byte {
-	var messages [][]byte
+	messages := make([][]byte, 0, 2*len(s.turns))
 	scratch = scratch[:0]
 	scratch, head := s.head.write(scratch)
 	begin := []link{{s.head.id, s.head.tokens}}
@@ -202,7 +203,7 @@ func (s *session) complete(independent bool, scratch []byte) []byte {
 		if independent {
 			chain, messages = begin, nil
 		}
-		chain = chain[:len(chain):len(chain)]
+		chain = slices.Clip(chain)
 		start := len(scratch)
 		for _, p := range t.message {
 			scratch, _ = p.write(scratch)
