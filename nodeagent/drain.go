@@ -1,0 +1,74 @@
+package nodeagent
+
+import (
+	"context"
+	"time"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/nodeagent/registry"
+)
+
+const (
+	// SweepInterval is how long a replica of the gateway may act on an old state of the node (its NODE_SWEEP_INTERVAL).
+	SweepInterval = 15 * time.Second
+	// drainLimit is how long requests may take to end.
+	drainLimit = 10 * time.Minute
+	// drainPoll is the time between the heartbeats of a node that leaves: it only waits for the last request.
+	drainPoll = 2 * time.Second
+	// drainAway is how long a gateway that does not answer is waited for.
+	drainAway = 30 * time.Second
+)
+
+// drain leaves the pool: no new requests, one sweep so that every replica knows, the last request done, unregistered.
+func (a *Agent) drain(ctx context.Context) {
+	a.Log.Info("draining: the node leaves when its last request is done")
+	began := time.Now()
+	answered, told := began, time.Time{}
+	for time.Since(began) < drainLimit {
+		resp, err := a.heartbeat(ctx, a.levelNow(), true)
+		switch {
+		case err == nil && resp.GetRegisterAgain():
+			return // the gateway has forgotten the node already
+		case err == nil:
+			answered = time.Now()
+			if told.IsZero() {
+				told = answered
+			}
+			if time.Since(told) >= SweepInterval && resp.GetActiveProxyRequests() == 0 && a.exposedInFlight() == 0 {
+				a.unregister(ctx)
+				return
+			}
+		default:
+			trouble := registry.Explain(err)
+			a.complain(trouble.Text)
+			if trouble.Cause != registry.Away || time.Since(answered) >= drainAway {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(a.interval, drainPoll)):
+		}
+	}
+	a.Log.Warn("requests are still running, leaving all the same", "after", drainLimit.String())
+	a.unregister(ctx)
+}
+
+func (a *Agent) exposedInFlight() int {
+	if a.Exposure == nil {
+		return 0
+	}
+	return a.Exposure.InFlight()
+}
+
+// unregister takes the node out of the registry. Where that fails the gateway forgets it by itself.
+func (a *Agent) unregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := a.Registry.UnregisterNode(ctx, &ktmsv1.UnregisterNodeRequest{NodeId: a.NodeID}); err != nil {
+		a.Log.Warn("not unregistered: " + registry.Explain(err).Text)
+		return
+	}
+	a.Log.Info("unregistered")
+}

@@ -1,0 +1,88 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/nodeagent/engine"
+)
+
+// hiccups is how many times in a row the engine may be silent before the gateway is told to send nothing: a busy engine
+// misses a question now and then, and that must not take its models away.
+const hiccups = 3
+
+// view is what the agent sees of its engine.
+type view struct {
+	// served are the engine's models that the node reports, and models how it reports them: those of the last answer.
+	served  []engine.Model
+	models  []*ktmsv1.NodeModel
+	missing []string
+	load    engine.Load
+	// err is why the engine did not answer the last time, and failures how often in a row.
+	err      error
+	failures int
+	// gone says that the engine serves nothing now.
+	gone bool
+}
+
+// observe asks the engine.
+func (a *Agent) observe(ctx context.Context) {
+	var (
+		models        []engine.Model
+		load          engine.Load
+		err, loadFail error
+		asking        sync.WaitGroup
+	)
+	asking.Go(func() { models, err = a.Engine.Models(ctx) })
+	asking.Go(func() { load, loadFail = a.Engine.Load(ctx) })
+	asking.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	if loadFail != nil {
+		load = engine.Load{}
+		a.Log.Debug("the engine does not tell its load", "error", loadFail.Error())
+	}
+	a.view.load, a.view.err = load, err
+	if err != nil {
+		a.view.failures++
+		gone := a.view.failures >= hiccups || errors.Is(err, syscall.ECONNREFUSED)
+		if gone && !a.view.gone {
+			a.Log.Warn("the engine does not answer, so the node takes no requests", "error", err.Error())
+		}
+		a.view.gone = gone
+		return
+	}
+	if a.view.gone {
+		a.Log.Info("the engine answers again")
+	}
+	a.view.failures, a.view.gone = 0, false
+	reported, missing := a.Selection.Apply(models)
+	if len(missing) > 0 && !slices.Equal(missing, a.view.missing) {
+		a.Log.Warn("the engine lacks models that --only-model or --judge-model name", "missing", missing)
+	}
+	a.view.models, a.view.missing = reported, missing
+	a.view.served = slices.DeleteFunc(models, func(m engine.Model) bool {
+		return !slices.ContainsFunc(reported, func(r *ktmsv1.NodeModel) bool { return m.Is(r.GetId()) })
+	})
+}
+
+func (v *view) names() []string {
+	names := make([]string, 0, len(v.models))
+	for _, m := range v.models {
+		names = append(names, m.GetId())
+	}
+	return names
+}
+
+func (v *view) missingText() string {
+	if len(v.missing) == 0 {
+		return ""
+	}
+	return ": it lacks " + strings.Join(v.missing, ", ")
+}
