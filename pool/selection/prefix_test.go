@@ -84,6 +84,26 @@ func TestPrefixTokens(t *testing.T) {
 	}
 }
 
+// TestMaxPrefixes: many long messages have no more keys than fit, the ends and the deepest of the chunks.
+func TestMaxPrefixes(t *testing.T) {
+	t.Parallel()
+	var messages [][]byte
+	for i := range 20 {
+		messages = append(messages, text(byte(i), 20_000))
+	}
+	prefixes := selection.Prefixes(prompt(messages...))
+	if len(prefixes) != selection.MaxPrefixes {
+		t.Errorf("%d prefixes, want %d", len(prefixes), selection.MaxPrefixes)
+	}
+	// All five chunks that fit are in the last message, at 4, 6, 8, 12 and 16 KiB; then comes its end.
+	want := []int64{380_400 + 4096, 380_400 + 6144, 380_400 + 8192, 380_400 + 12_288, 380_400 + 16_384, 400_400}
+	for i, p := range prefixes[len(prefixes)-len(want):] {
+		if p.Bytes != want[i] {
+			t.Errorf("prefix %d from the end is at %d, want %d", len(want)-i, p.Bytes, want[i])
+		}
+	}
+}
+
 func FuzzPrefixes(f *testing.F) {
 	f.Add("a", "m", []byte("head"), []byte("x|yy||z"), int64(10), 3)
 	f.Add("", "", []byte{}, bytes.Repeat([]byte("long|"), 5000), int64(-1), 900)
