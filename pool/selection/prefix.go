@@ -69,11 +69,10 @@ func beginnings(p Prompt) (ends, chunks []Prefix) {
 	chain := sha256.Sum256(slices.Concat(counted(p.Tenant), counted(p.Model)))
 	depth := int64(0)
 	pieces := append([][]byte{p.Head}, p.Messages...)
-	for i, piece := range pieces {
-		// Neither an empty head nor an empty message is a reason to choose a node, but they are part of the chain.
+	for _, piece := range pieces {
+		// An empty head or message is no reason to choose a node, but it has its place in the chain.
 		hash := sha256.New()
 		hash.Write(chain[:])
-		hash.Write([]byte{byte(min(i, 1))})
 		from := 0
 		for to := range chunkEnds(len(piece)) {
 			hash.Write(piece[from:to])
