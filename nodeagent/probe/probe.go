@@ -43,7 +43,7 @@ type Prober struct {
 func (p Prober) GPUs(ctx context.Context) []*ktmsv1.NodeGPU {
 	run := p.Run
 	if run == nil {
-		run = runTool
+		run = RunTool
 	}
 	system := p.OS
 	if system == "" {
@@ -55,11 +55,11 @@ func (p Prober) GPUs(ctx context.Context) []*ktmsv1.NodeGPU {
 	return append(nvidia(ctx, run), amd(ctx, run)...)
 }
 
-// runTool runs a tool within its time. It is killed at the end of it.
-func runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
+// RunTool runs a tool within its time, and kills it at the end of it. It returns what the tool printed, bounded.
+func RunTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the names are constants of this package
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // tools are named by the code or the operator
 	cmd.WaitDelay = killDelay
 	out := &boundedBuffer{}
 	cmd.Stdout = out

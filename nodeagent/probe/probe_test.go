@@ -99,7 +99,7 @@ func TestHangingTool(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := runTool(ctx, "sleep", "600"); err == nil {
+	if _, err := RunTool(ctx, "sleep", "600"); err == nil {
 		t.Error("a killed tool succeeded")
 	}
 }
@@ -107,7 +107,7 @@ func TestHangingTool(t *testing.T) {
 // TestChattyTool ends a tool that prints without end.
 func TestChattyTool(t *testing.T) {
 	t.Parallel()
-	out, err := runTool(t.Context(), "yes")
+	out, err := RunTool(t.Context(), "yes")
 	if err == nil || len(out) > maxOutput {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}

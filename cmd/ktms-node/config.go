@@ -1,0 +1,261 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ai-process/ktms/nodeagent/engine"
+	"github.com/ai-process/ktms/nodeagent/registry"
+)
+
+// The ways to expose the engine.
+const (
+	exposeNone        = "none"
+	exposeCloudflared = "cloudflared"
+)
+
+// config is what the command line and the environment say.
+type config struct {
+	proxyAddr      string
+	tls            bool
+	nodeID         string
+	nodeName       string
+	nodeKeyFile    string
+	engine         string
+	engineURL      string
+	endpoint       string
+	expose         string
+	cloudflared    string
+	baseWeight     int
+	maxConcurrent  int
+	judges         list
+	only           list
+	scheduleFile   string
+	warmup         time.Duration
+	model          string // the doctor's
+	engineToken    string // NODE_AUTH_TOKEN
+	key            string // NODE_KEY
+	level          slog.Level
+	parsedEndpoint string
+}
+
+// list is a flag that is repeated or separated by commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// Set implements flag.Value.
+func (l *list) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" && !slices.Contains(*l, part) {
+			*l = append(*l, part)
+		}
+	}
+	return nil
+}
+
+// environment looks variables up, as os.Getenv does.
+type environment func(string) string
+
+// flags are those of running and of the doctor.
+func (c *config) flags() *flag.FlagSet {
+	f := newFlags()
+	f.StringVar(&c.proxyAddr, "proxy-addr", "127.0.0.1:9090", "the gateway's gRPC `address`, host:port")
+	f.BoolVar(&c.tls, "tls", false, "dial the gateway over TLS with the system's CA roots")
+	f.StringVar(&c.nodeID, "node-id", "", "the node's `id`, which the node key is bound to (default: the hostname)")
+	f.StringVar(&c.nodeName, "node-name", "", "a `name` for people (default: the node's id)")
+	f.StringVar(&c.nodeKeyFile, "node-key-file", "", "the `file` with the node key; else NODE_KEY holds it")
+	f.StringVar(&c.engine, "engine", engine.Ollama, "the engine's `kind`: "+strings.Join(engine.Kinds, ", "))
+	f.StringVar(&c.engineURL, "engine-url", "http://127.0.0.1:11434", "the `URL` at which the agent asks the engine")
+	f.StringVar(&c.endpoint, "endpoint", "", "the `URL` at which the gateway dials the engine (default: --engine-url)")
+	f.StringVar(&c.expose, "expose", exposeNone, "`how` the gateway reaches the engine: none (by --endpoint) or cloudflared (by a quick tunnel)")
+	f.StringVar(&c.cloudflared, "cloudflared-path", "cloudflared", "the cloudflared `program`")
+	f.IntVar(&c.baseWeight, "base-weight", 100, "the node's share of the requests, relative to other nodes")
+	f.IntVar(&c.maxConcurrent, "max-concurrent", 1, "how many requests the node takes at once")
+	f.Var(&c.judges, "judge-model", "a `model` that decides and judges (repeat, or separate with commas)")
+	f.Var(&c.only, "only-model", "a `model` to report, and no others (repeat, or separate with commas)")
+	f.StringVar(&c.scheduleFile, "schedule-file", "", "the `file` with load levels by local time")
+	f.DurationVar(&c.warmup, "warmup", 5*time.Minute, "how long before a window the models are loaded again")
+	return f
+}
+
+// newFlags reports mistakes to its caller alone.
+func newFlags() *flag.FlagSet {
+	f := flag.NewFlagSet("ktms-node", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	return f
+}
+
+// parseFlags answers --help with the usage.
+func parseFlags(f *flag.FlagSet, args []string, out io.Writer) error {
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(out, usage+"\n\nflags:")
+		f.SetOutput(out)
+		f.PrintDefaults()
+	}
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("%q is neither a flag nor a command: ktms-node --help lists them", f.Arg(0))
+	}
+	return err
+}
+
+// keyPrefixes are what node keys begin with.
+var keyPrefixes = []string{"ktms_node_", "llm_node_"}
+
+// refuseKey refuses a key among the arguments, without repeating it.
+func refuseKey(args []string) error {
+	for _, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		isFlag := strings.HasPrefix(arg, "-") && (name == "node-key" || name == "key")
+		isKey := func(prefix string) bool { return strings.HasPrefix(arg, prefix) || strings.HasPrefix(value, prefix) }
+		if isFlag || slices.ContainsFunc(keyPrefixes, isKey) {
+			return errors.New("a node key on the command line can be read by every user of this machine and stays in the shell's history: " +
+				"put it into the environment as NODE_KEY, or into a file for --node-key-file, and ask for a new key if this one was real")
+		}
+	}
+	return nil
+}
+
+// parse reads the arguments and the environment. All mistakes are reported at once.
+func (c *config) parse(f *flag.FlagSet, args []string, env environment, out io.Writer) error {
+	if err := refuseKey(args); err != nil {
+		return err
+	}
+	if err := parseFlags(f, args, out); err != nil {
+		return err
+	}
+	c.key, c.engineToken = strings.TrimSpace(env("NODE_KEY")), env("NODE_AUTH_TOKEN")
+	return errors.Join(c.fill(), c.validate(), c.readLevel(env("LOG_LEVEL")))
+}
+
+// fill sets what follows from something else.
+func (c *config) fill() error {
+	if c.nodeID == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			return errors.New("this machine has no hostname: give --node-id")
+		}
+		c.nodeID = host
+	}
+	if c.nodeName == "" {
+		c.nodeName = c.nodeID
+	}
+	return nil
+}
+
+func (c *config) validate() error {
+	var wrong []error
+	if _, err := registry.ParseTarget(c.proxyAddr, c.tls); err != nil {
+		wrong = append(wrong, fmt.Errorf("--proxy-addr: %w", err))
+	}
+	if _, err := c.newEngine(); err != nil {
+		wrong = append(wrong, fmt.Errorf("--engine and --engine-url: %w", err))
+	}
+	switch c.expose {
+	case exposeNone:
+		address := c.endpoint
+		if address == "" {
+			address = c.engineURL
+		}
+		parsed, err := endpointURL(address)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--endpoint: %w", err))
+		}
+		c.parsedEndpoint = parsed
+	case exposeCloudflared:
+		if c.endpoint != "" {
+			wrong = append(wrong, errors.New("--endpoint and --expose=cloudflared exclude each other: the tunnel has an address of its own"))
+		}
+	default:
+		wrong = append(wrong, fmt.Errorf("--expose is %q: use none or cloudflared", c.expose))
+	}
+	if c.baseWeight < 1 || c.baseWeight > 1_000_000 {
+		wrong = append(wrong, errors.New("--base-weight must be from 1 to 1000000"))
+	}
+	if c.maxConcurrent < 1 || c.maxConcurrent > 100_000 {
+		wrong = append(wrong, errors.New("--max-concurrent must be from 1 to 100000"))
+	}
+	if c.warmup < 0 || c.warmup > 24*time.Hour {
+		wrong = append(wrong, errors.New("--warmup must be from 0 to 24h"))
+	}
+	return errors.Join(wrong...)
+}
+
+// endpointURL is the base URL of the engine's OpenAI side. An address without a path means the usual one.
+func endpointURL(text string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return "", fmt.Errorf("%q is no URL: write it like http://10.10.0.15:11434/v1", text)
+	}
+	if u.Path = strings.TrimRight(u.Path, "/"); u.Path == "" {
+		u.Path = "/v1"
+	}
+	return u.String(), nil
+}
+
+// logLevels are the spellings of LOG_LEVEL.
+var logLevels = map[string]slog.Level{
+	"": slog.LevelInfo, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
+func (c *config) readLevel(text string) error {
+	level, known := logLevels[strings.ToLower(text)]
+	if !known {
+		return fmt.Errorf("LOG_LEVEL is %q: use debug, info, warn or error", text)
+	}
+	c.level = level
+	return nil
+}
+
+func (c *config) selection() engine.Selection {
+	return engine.Selection{Only: c.only, Judges: c.judges}
+}
+
+func (c *config) newEngine() (engine.Engine, error) {
+	return engine.New(engine.Options{
+		Kind: c.engine, URL: c.engineURL, AuthToken: c.engineToken,
+		Names: slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.only, c.judges)))),
+	})
+}
+
+// maxKeyFile bounds the key's file: a key has some dozen bytes.
+const maxKeyFile = 4096
+
+// nodeKey reads the node key. The file wins, and is read at each call.
+func (c *config) nodeKey() (string, error) {
+	if c.nodeKeyFile == "" {
+		if c.key == "" {
+			return "", errors.New("there is no node key: put it into the environment as NODE_KEY, or into a file for --node-key-file")
+		}
+		return c.key, nil
+	}
+	file, err := os.Open(c.nodeKeyFile)
+	if err != nil {
+		return "", fmt.Errorf("the file of the node key cannot be read: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile))
+	if err != nil {
+		return "", fmt.Errorf("the file of the node key cannot be read: %w", err)
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" || strings.ContainsAny(key, " \t\r\n\x00") {
+		return "", fmt.Errorf("%s does not hold a node key: it must be the key alone, on one line", c.nodeKeyFile)
+	}
+	return key, nil
+}
+
+// keyFileIsOpen reports whether others than the owner can read the key.
+func (c *config) keyFileIsOpen() bool {
+	info, err := os.Stat(c.nodeKeyFile)
+	return c.nodeKeyFile != "" && err == nil && info.Mode().Perm()&0o077 != 0
+}
