@@ -160,7 +160,11 @@ func (o *scriptedOllama) serve(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		slices.SortFunc(list, func(a, b map[string]any) int { return strings.Compare(a["name"].(string), b["name"].(string)) })
-		json.NewEncoder(w).Encode(map[string]any{"models": list})
+		body, err := json.Marshal(map[string]any{"models": list})
+		if err != nil {
+			panic(err)
+		}
+		w.Write(body)
 	case "/api/show":
 		io.WriteString(w, `{}`)
 	case "/api/generate":

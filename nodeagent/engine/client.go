@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -142,13 +143,5 @@ func errorText(page []byte) string {
 // hasStatus reports whether an error is an answer with one of the statuses.
 func hasStatus(err error, statuses ...int) bool {
 	var answer *StatusError
-	if !errors.As(err, &answer) {
-		return false
-	}
-	for _, s := range statuses {
-		if answer.Status == s {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &answer) && slices.Contains(statuses, answer.Status)
 }

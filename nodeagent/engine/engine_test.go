@@ -54,6 +54,7 @@ func replay(t *testing.T, w http.ResponseWriter, page string) {
 			t.Error(err)
 			return
 		}
+		defer resp.Body.Close()
 		w.WriteHeader(resp.StatusCode)
 		io.Copy(w, resp.Body)
 		return

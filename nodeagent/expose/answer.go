@@ -2,6 +2,7 @@ package expose
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -161,7 +162,7 @@ func (a *answer) passStream(resp *http.Response) {
 				a.pad()
 			}
 		case err := <-end:
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				// Without this the break would look like an end.
 				panic(http.ErrAbortHandler)
 			}

@@ -149,6 +149,7 @@ func (f *filter) chat(w http.ResponseWriter, r *http.Request) {
 func (f *filter) forward(w http.ResponseWriter, r *http.Request, body []byte, stream bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	//nolint:gosec // the host is the operator's, and ServeHTTP lets two paths through
 	out, err := http.NewRequestWithContext(ctx, r.Method, f.engine.JoinPath(r.URL.Path).String(), bytes.NewReader(body))
 	if err != nil {
 		refuse(w, http.StatusBadGateway, "the engine cannot be asked")
@@ -162,6 +163,7 @@ func (f *filter) forward(w http.ResponseWriter, r *http.Request, body []byte, st
 		out.Header.Set("Authorization", "Bearer "+f.engineToken)
 	}
 	a := &answer{w: w, stream: stream, every: f.padEvery}
+	//nolint:gosec // as above
 	resp, err := awaitWith(a, f.padAfter, func() (*http.Response, error) { return f.client.Do(out) })
 	if err != nil {
 		if r.Context().Err() == nil {

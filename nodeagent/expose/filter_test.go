@@ -140,7 +140,7 @@ func TestEngineStatus(t *testing.T) {
 		case strings.Contains(string(body), "busy"):
 			w.Header().Set("Retry-After", "3")
 			w.Header().Set("Set-Cookie", "a=b")
-			w.WriteHeader(503)
+			w.WriteHeader(http.StatusServiceUnavailable)
 			io.WriteString(w, `{"error":{"message":"busy"}}`)
 		case strings.Contains(string(body), "moved"):
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
@@ -169,7 +169,7 @@ func TestSlowAnswers(t *testing.T) {
 		<-release
 		switch {
 		case strings.Contains(string(body), "wrong"):
-			w.WriteHeader(400)
+			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, `{"error":"no such thing"}`)
 		case strings.Contains(string(body), "dead"):
 			panic(http.ErrAbortHandler)
@@ -188,7 +188,7 @@ func TestSlowAnswers(t *testing.T) {
 		{`{"stream":true}`, padStream + padStream, "data: {\"a\":1}\n\ndata: [DONE]\n\n", "text/event-stream"},
 		{`{"stream":true,"model":"wrong"}`, padStream + padStream, "data: {\"error\":{\"code\":400,\"message\":\"no such thing\",\"param\":null,\"type\":\"node_error\"}}\n\n", "text/event-stream"},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", address+"/v1/chat/completions", strings.NewReader(c.body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/v1/chat/completions", strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestSlowAnswers(t *testing.T) {
 		rest, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		text := string(first) + string(rest)
-		if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != c.kind || !strings.HasPrefix(text, c.prefix) || !strings.HasSuffix(text, c.end) {
+		if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != c.kind || !strings.HasPrefix(text, c.prefix) || !strings.HasSuffix(text, c.end) {
 			t.Errorf("%s: %d %s %q, %v", c.body, resp.StatusCode, resp.Header.Get("Content-Type"), text, err)
 		}
 		if c.kind == "application/json" && !json.Valid([]byte(text)) {
@@ -228,7 +228,7 @@ func TestStreamsPass(t *testing.T) {
 			http.NewResponseController(w).Flush()
 		}
 	}, func(f *filter) { f.padEvery = 20 * time.Millisecond })
-	req, err := http.NewRequestWithContext(t.Context(), "POST", address+"/v1/chat/completions", strings.NewReader(`{"stream":true}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/v1/chat/completions", strings.NewReader(`{"stream":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestClientLeaves(t *testing.T) {
 		close(ended)
 	}, nil)
 	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "POST", address+"/v1/chat/completions", strings.NewReader(`{}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v1/chat/completions", strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package expose
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -128,7 +129,7 @@ func (t *tunnel) read(output io.Reader, late *time.Timer) (last string) {
 				t.moved(current)
 			}
 		}
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return last
 		}
 	}

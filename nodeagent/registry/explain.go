@@ -37,8 +37,7 @@ type Trouble struct {
 
 // Explain makes plain words of the error of a call.
 func Explain(err error) Trouble {
-	var key *KeyError
-	if errors.As(err, &key) {
+	if key, missing := errors.AsType[*KeyError](err); missing {
 		return Trouble{Refused, key.Error()}
 	}
 	said := Message(err)
