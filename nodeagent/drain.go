@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/nodeagent/engine"
 	"github.com/ai-process/ktms/nodeagent/registry"
 )
 
@@ -22,6 +23,7 @@ const (
 // drain leaves the pool: no new requests, one sweep so that every replica knows, the last request done, unregistered.
 func (a *Agent) drain(ctx context.Context) {
 	a.Log.Info("draining: the node leaves when its last request is done")
+	a.view.load = engine.Load{} // the engine is not asked any more
 	began := time.Now()
 	answered, told := began, time.Time{}
 	for time.Since(began) < drainLimit {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/nodeagent/engine"
@@ -15,6 +16,10 @@ import (
 // hiccups is how many times in a row the engine may be silent before the gateway is told to send nothing: a busy engine
 // misses a question now and then, and that must not take its models away.
 const hiccups = 3
+
+// observeTimeout bounds all questions of one heartbeat, so that it and the heartbeat's own call end before the gateway
+// takes the node for dead.
+const observeTimeout = 4 * time.Second
 
 // view is what the agent sees of its engine.
 type view struct {
@@ -38,8 +43,10 @@ func (a *Agent) observe(ctx context.Context) {
 		err, loadFail error
 		asking        sync.WaitGroup
 	)
-	asking.Go(func() { models, err = a.Engine.Models(ctx) })
-	asking.Go(func() { load, loadFail = a.Engine.Load(ctx) })
+	limited, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	asking.Go(func() { models, err = a.Engine.Models(limited) })
+	asking.Go(func() { load, loadFail = a.Engine.Load(limited) })
 	asking.Wait()
 	if ctx.Err() != nil {
 		return

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -238,12 +241,60 @@ func serveWorld(t *testing.T) (g *gateway, proxy, ollama string) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	g, proxy, ollama := serveWorld(t)
-	ctx, signal := context.WithCancel(t.Context())
 	var log bytes.Buffer
+	stop := startServing(t, g, &log, "--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama)
+	stop()
+	r := g.registered
+	if g.key != "Bearer ktms_node_test" || r.NodeId != "n" || r.Endpoint != ollama+"/v1" || r.AuthToken != "engine token" || r.AgentVersion != buildVersion() ||
+		len(r.Models) != 1 || !r.Models[0].IsWarm || !g.draining {
+		t.Errorf("key %q, registered %v, draining %v", g.key, r, g.draining)
+	}
+	for line := range strings.Lines(log.String()) {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "ktms_node_test") || strings.Contains(line, "engine token") {
+			t.Errorf("log line %s", line)
+		}
+	}
+}
+
+// TestMain lets the test's own program stand in for cloudflared: it names an address and waits for its end.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "cloudflared" {
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, syscall.SIGTERM)
+		fmt.Fprintln(os.Stderr, "INF |  https://stand-in.trycloudflare.com  |")
+		<-stop
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestServeExposed registers the tunnel's address and a key of its own.
+func TestServeExposed(t *testing.T) {
+	t.Parallel()
+	g, proxy, ollama := serveWorld(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "cloudflared")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	stop := startServing(t, g, &log, "--proxy-addr", proxy, "--engine-url", ollama, "--expose=cloudflared", "--cloudflared-path", program)
+	stop()
+	r := g.registered
+	if r.Endpoint != "https://stand-in.trycloudflare.com/v1" || r.AuthToken == "engine token" || len(r.AuthToken) < 20 || strings.Contains(log.String(), r.AuthToken) {
+		t.Errorf("registered %s; the log:\n%s", r.Endpoint, log.String())
+	}
+}
+
+// startServing runs the program until it sends heartbeats; stop is the signal, and waits for the end.
+func startServing(t *testing.T, g *gateway, log io.Writer, args ...string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{"--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama}, withKey, io.Discard, &log)
-	}()
+	go func() { ended <- run(ctx, args, withKey, io.Discard, log) }()
 	deadline := time.Now().Add(time.Minute)
 	for beats := 0; beats < 2; {
 		if time.Now().After(deadline) {
@@ -254,18 +305,10 @@ func TestServe(t *testing.T) {
 		beats = g.beats
 		g.mu.Unlock()
 	}
-	signal()
-	if err := <-ended; err != nil {
-		t.Errorf("ended with %v", err)
-	}
-	r := g.registered
-	if g.key != "Bearer ktms_node_test" || r.NodeId != "n" || r.Endpoint != ollama+"/v1" || r.AuthToken != "engine token" || r.AgentVersion != buildVersion() ||
-		len(r.Models) != 1 || !r.Models[0].IsWarm || !g.draining {
-		t.Errorf("key %q, registered %v, draining %v", g.key, r, g.draining)
-	}
-	for line := range strings.Lines(log.String()) {
-		if !json.Valid([]byte(line)) || strings.Contains(line, "ktms_node_test") || strings.Contains(line, "engine token") {
-			t.Errorf("log line %s", line)
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("ended with %v", err)
 		}
 	}
 }

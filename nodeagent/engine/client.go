@@ -19,6 +19,9 @@ const (
 	readTimeout = 3 * time.Second
 	// loadTimeout bounds the loading of a model: a large one from a slow disk takes minutes.
 	loadTimeout = 15 * time.Minute
+	// idleConns is how many connections wait for the next heartbeat's questions, and idleTimeout for how long.
+	idleConns   = 4
+	idleTimeout = time.Minute
 	// maxBody bounds an answer. A metrics page with many histograms has some hundred KiB.
 	maxBody = 8 << 20
 	// maxErrorText bounds what of an engine's error goes into ours.

@@ -99,7 +99,8 @@ func New(o Options) (Engine, error) {
 		return nil, err
 	}
 	if o.Client == nil {
-		o.Client = &http.Client{}
+		// No proxy of the environment: the engine is on this machine or beside it.
+		o.Client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTimeout}}
 	}
 	c := &client{http: o.Client, base: base, token: o.AuthToken}
 	switch o.Kind {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +16,9 @@ const (
 	padJSON   = " "
 	padStream = ": keep-alive\n"
 )
+
+// writeStall is how long the tunnel may take no bytes before its request is given up.
+const writeStall = time.Minute
 
 // chunk is how much of a stream is read at once.
 const chunk = 32 << 10
@@ -73,8 +77,10 @@ func (a *answer) pad() {
 
 // write sends at once. When the other side is gone the request's context ends, which ends everything here.
 func (a *answer) write(p []byte) {
+	control := http.NewResponseController(a.w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeStall))
 	_, _ = a.w.Write(p)
-	_ = http.NewResponseController(a.w).Flush()
+	_ = control.Flush()
 }
 
 // fail ends the answer with an error. After padding the status is out, and the error stands in the body.
@@ -103,8 +109,9 @@ func (a *answer) passWhole(resp *http.Response, body []byte) {
 		if wait := resp.Header.Get("Retry-After"); wait != "" {
 			a.w.Header().Set("Retry-After", wait)
 		}
+		a.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		a.w.WriteHeader(resp.StatusCode)
-		_, _ = a.w.Write(body)
+		a.write(body)
 	case resp.StatusCode/100 != 2:
 		a.fail(resp.StatusCode, engineMessage(body))
 	case a.stream:

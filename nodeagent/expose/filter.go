@@ -70,6 +70,8 @@ func newFilter(engine *url.URL, engineToken, key string, level func() int, log *
 func (f *filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.inFlight.Add(1)
 	defer f.inFlight.Add(-1)
+	// The deadline of the connection's last answer stays otherwise.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeStall))
 	switch {
 	case !f.authorized(r):
 		refuse(w, http.StatusUnauthorized, "the access key is missing or wrong")

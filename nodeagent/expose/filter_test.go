@@ -248,7 +248,12 @@ func TestStreamsPass(t *testing.T) {
 		}
 		return line
 	}
-	for _, want := range []string{"data: 1\n", "\n", padStream, padStream} {
+	for line := read(); line != "data: 1\n"; line = read() {
+		if line != padStream {
+			t.Fatalf("got %q", line)
+		}
+	}
+	for _, want := range []string{"\n", padStream, padStream} {
 		if got := read(); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}

@@ -111,12 +111,15 @@ func Dial(o Options) (Client, error) {
 	protocols.SetHTTP2(target.TLS)
 	protocols.SetUnencryptedHTTP2(!target.TLS)
 	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: dialTimeout,
 		Protocols:           protocols,
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	if target.TLS {
+		// A proxy tunnels TLS; plaintext HTTP/2 it would not understand.
+		transport.Proxy = http.ProxyFromEnvironment
 	}
 	bearer := func(next connect.ClientFunc) connect.ClientFunc {
 		return func(ctx context.Context, spec connect.Spec) (connect.ClientStream, error) {
