@@ -63,6 +63,8 @@ func denialHint(said string) string {
 	switch {
 	case strings.Contains(said, "belongs to node"):
 		return ". A key is bound to one machine: use the --node-id it was minted for, or ask for a new key"
+	case strings.Contains(said, "scope"):
+		return ". This is a key of another kind: ask for a node key"
 	case strings.Contains(said, "not permitted"):
 		return ". The key allows other models: name those that it allows with --only-model, or ask for a new key"
 	default:

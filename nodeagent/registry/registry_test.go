@@ -89,6 +89,7 @@ func TestExplainRefusals(t *testing.T) {
 		{connect.NewError(connect.CodeUnauthenticated, "invalid API key"), Refused, "does not accept the node key (invalid API key)"},
 		{connect.NewError(connect.CodePermissionDenied, `key belongs to node "x"`), Refused, `key belongs to node "x". A key is bound to one machine`},
 		{connect.NewError(connect.CodePermissionDenied, `model "x" not permitted for this node key`), Refused, "--only-model"},
+		{connect.NewError(connect.CodePermissionDenied, `this API key lacks the scope "node"`), Refused, "key of another kind"},
 		{connect.NewError(connect.CodePermissionDenied, "no"), Refused, "refuses the node: no"},
 		{connect.NewError(connect.CodeInvalidArgument, "endpoint: private address"), Refused, "endpoint: private address"},
 		{connect.NewError(connect.CodeNotFound, "node n"), Unknown, "node n"},
