@@ -37,6 +37,18 @@ func (c countedStore) ListKeys(ctx context.Context, after string, limit int, inc
 	return keys, err
 }
 
+func (c countedStore) NodeKeyByHash(ctx context.Context, hash [32]byte) (store.NodeKey, error) {
+	key, err := c.Store.NodeKeyByHash(ctx, hash)
+	c.count("key_check", err)
+	return key, err
+}
+
+func (c countedStore) ListNodeKeys(ctx context.Context, after string, limit int, includeRevoked bool) ([]store.NodeKey, error) {
+	keys, err := c.Store.ListNodeKeys(ctx, after, limit, includeRevoked)
+	c.count("admin", err)
+	return keys, err
+}
+
 func (c countedStore) Update(ctx context.Context, fn func(ctx context.Context, tx store.Tx) error) (store.Change, error) {
 	change, err := c.Store.Update(ctx, fn)
 	c.count("admin", err)

@@ -21,6 +21,14 @@ func (b broken) ListKeys(context.Context, string, int, bool) ([]store.Key, error
 	return nil, b.err
 }
 
+func (b broken) NodeKeyByHash(context.Context, [32]byte) (store.NodeKey, error) {
+	return store.NodeKey{}, b.err
+}
+
+func (b broken) ListNodeKeys(context.Context, string, int, bool) ([]store.NodeKey, error) {
+	return nil, b.err
+}
+
 func (b broken) Update(context.Context, func(context.Context, store.Tx) error) (store.Change, error) {
 	return store.Change{}, b.err
 }
@@ -33,7 +41,7 @@ func TestCountedStore(t *testing.T) {
 		err  error
 		want map[string]int
 	}{
-		{errors.Join(errors.New("x"), store.ErrUnavailable), map[string]int{"key_check": 1, "admin": 3, "config": 2, "ping": 1}},
+		{errors.Join(errors.New("x"), store.ErrUnavailable), map[string]int{"key_check": 2, "admin": 4, "config": 2, "ping": 1}},
 		{store.ErrNotFound, map[string]int{}},
 		{context.Canceled, map[string]int{}},
 	} {
@@ -43,6 +51,8 @@ func TestCountedStore(t *testing.T) {
 		_, _ = s.KeyByHash(ctx, [32]byte{})
 		_, _ = s.KeyByName(ctx, "")
 		_, _ = s.ListKeys(ctx, "", 1, false)
+		_, _ = s.NodeKeyByHash(ctx, [32]byte{})
+		_, _ = s.ListNodeKeys(ctx, "", 1, false)
 		_, _ = s.Update(ctx, nil)
 		_, _ = s.Config(ctx)
 		_, _ = s.ConfigVersion(ctx)

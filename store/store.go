@@ -1,4 +1,4 @@
-// Package store is the contract for what Keystone keeps: keys, vendor keys, models, rules, tenants and limits.
+// Package store is the contract for what Keystone keeps: keys, node keys, vendor keys, models, rules, tenants and limits.
 //
 // Implementations are named by technology (postgres, sqlite) and run the suite in storetest. What is short-lived and
 // shared (the counters behind limits, leases, nodes) belongs to package pool.
@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/netip"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -41,6 +42,27 @@ type Key struct {
 	// Policy is never nil.
 	Policy    *ktmsv1.APIKeyPolicy
 	CreatedAt time.Time
+	// RevokedAt is zero while the key is active.
+	RevokedAt time.Time
+}
+
+// NodeKey lets one machine register itself as one node. The plain key is never stored.
+type NodeKey struct {
+	ID string
+	// Name is unique among node keys, revoked ones included.
+	Name string
+	// NodeID is the one node that the key registers. Several active keys may have the same one, so that a key can be
+	// replaced without a moment in which the node has none.
+	NodeID string
+	// Hash is the SHA-256 of the plain key.
+	Hash [32]byte
+	// Prefix is the start of the plain key, for people to recognise it by.
+	Prefix string
+	// AllowedModels is empty when the node may serve any model.
+	AllowedModels []string
+	// AllowedCIDRs are the networks that the node's endpoint may lie in beside public ones.
+	AllowedCIDRs []netip.Prefix
+	CreatedAt    time.Time
 	// RevokedAt is zero while the key is active.
 	RevokedAt time.Time
 }
@@ -105,7 +127,7 @@ type Config struct {
 type Change struct {
 	// Version is the configuration's version after it; 0 when it is unknown (the feed lost its connection).
 	Version int64
-	// KeyHashes are the keys whose stored state changed. Nil with All set means: assume every key did.
+	// KeyHashes are the keys, those of clients and of nodes, whose stored state changed. Nil with All set means: assume every key did.
 	KeyHashes [][32]byte
 	All       bool
 }
@@ -114,6 +136,7 @@ type Change struct {
 // the store's own query timeout, whichever ends first.
 type Store interface {
 	Keys
+	NodeKeys
 	// Config reads the whole configuration in one consistent snapshot.
 	Config(ctx context.Context) (*Config, error)
 	// ConfigVersion reads the version alone; it rises with every committed change.
@@ -139,6 +162,14 @@ type Keys interface {
 	KeyByName(ctx context.Context, name string) (Key, error)
 	// ListKeys returns at most limit keys whose name sorts after the given one, by name.
 	ListKeys(ctx context.Context, after string, limit int, includeRevoked bool) ([]Key, error)
+}
+
+// NodeKeys is the read side of node keys.
+type NodeKeys interface {
+	// NodeKeyByHash finds a key, a revoked one too. ErrNotFound when there is none.
+	NodeKeyByHash(ctx context.Context, hash [32]byte) (NodeKey, error)
+	// ListNodeKeys returns at most limit keys whose name sorts after the given one, by name.
+	ListNodeKeys(ctx context.Context, after string, limit int, includeRevoked bool) ([]NodeKey, error)
 }
 
 // Feed delivers committed changes to this process.
@@ -170,6 +201,13 @@ type Tx interface {
 	// DetachKeys removes the tenant from the revoked keys of an organization. With teamID set it removes the team alone
 	// from those of the team: they stay with the organization.
 	DetachKeys(ctx context.Context, orgID, teamID string) error
+
+	// NodeKeyByName finds a key, a revoked one too. ErrNotFound when there is none.
+	NodeKeyByName(ctx context.Context, name string) (NodeKey, error)
+	// InsertNodeKey returns ErrExists when the name, the id or the hash is taken.
+	InsertNodeKey(ctx context.Context, key NodeKey) error
+	// RevokeNodeKey returns ErrNotFound. Revoking a revoked key keeps the first time.
+	RevokeNodeKey(ctx context.Context, id string, at time.Time) error
 
 	// AllVendorKeys returns those of revoked keys too, locked against other writers until the transaction ends.
 	AllVendorKeys(ctx context.Context) ([]VendorKey, error)

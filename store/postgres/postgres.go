@@ -133,7 +133,10 @@ func (s *Store) prepare(ctx context.Context, options Options) error {
 		defer cancel()
 		return sqlstore.Migrate(bound, migrations.Postgres(), s.exclusive)
 	}
-	_, err := s.Config(ctx) // reads nearly every table
+	_, err := s.Config(ctx)
+	if err == nil {
+		_, err = s.ListNodeKeys(ctx, "", 1, true) // the one table that is not part of the configuration
+	}
 	if isUndefinedTable(err) {
 		return fmt.Errorf("tables are missing: apply every file of migrations/postgres, or let migrations run: %w", err)
 	}

@@ -9,7 +9,10 @@ import (
 	"github.com/ai-process/ktms/store"
 )
 
-var _ store.Keys = Reads{}
+var (
+	_ store.Keys     = Reads{}
+	_ store.NodeKeys = Reads{}
+)
 
 // Reads answers single questions, each with one query.
 type Reads struct{ q Querier }

@@ -31,6 +31,7 @@ func Run(t *testing.T, opener Opener) {
 		tests []test
 	}{
 		{"keys", keyTests},
+		{"node keys", nodeKeyTests},
 		{"vendor keys", vendorKeyTests},
 		{"models", modelTests},
 		{"rules", ruleTests},

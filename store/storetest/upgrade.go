@@ -76,5 +76,8 @@ func RunUpgrade(t *testing.T, u Upgrade) {
 	if change.Version != 43 {
 		t.Errorf("two changes after version 41 lead to %d", change.Version)
 	}
+	node := newNodeKey("mac", "mac")
+	insertNodeKeys(t, s, node)
+	wantNodeKey(t, s, node)
 	wantLimits(t, u.Open(), []*ktmsv1.SpendLimit{spend}, []*ktmsv1.UserRateLimit{user}) // the migrations pass over
 }
