@@ -168,8 +168,8 @@ func readConfig(dev bool) (config, error) {
 	if math.IsNaN(cfg.BudgetGrace) || cfg.BudgetGrace > maxGrace {
 		wrong("BUDGET_GRACE_MARGIN is a part of the budget, such as 0.05 for 5%%, and at most %d", maxGrace)
 	}
-	if cfg.SeedClientKey != "" && !strings.HasPrefix(cfg.SeedClientKey, access.KeyPrefix) {
-		wrong("SEED_CLIENT_KEY must start with %s", access.KeyPrefix)
+	if key := cfg.SeedClientKey; key != "" && (!strings.HasPrefix(key, access.KeyPrefix) || access.IsNodeKey(key)) {
+		wrong("SEED_CLIENT_KEY must start with %s, and not with %s", access.KeyPrefix, access.NodeKeyPrefix)
 	}
 	for _, base := range []struct{ name, value string }{
 		{"OPENAI_BASE_URL", cfg.OpenAIURL}, {"GEMINI_BASE_URL", cfg.GeminiURL}, {"ANTHROPIC_BASE_URL", cfg.AnthropicURL},

@@ -81,7 +81,7 @@ func TestReadConfig_EachValueIsChecked(t *testing.T) {
 		"SPEND_LIMITS_FAIL_MODE": {"open": true, "closed": true, "ajar": false},
 		"BUDGET_GRACE_MARGIN":    {"0": true, "-1": true, "0.05": true, "NaN": false, "5": false, "little": false},
 		"GUARDRAILS_ENABLED":     {"false": true, "0": true, "FALSE": true, "true": false, "1": false},
-		"SEED_CLIENT_KEY":        {"ktms_mine": true, "mine": false},
+		"SEED_CLIENT_KEY":        {"ktms_mine": true, "mine": false, "ktms_node_mine": false},
 	} {
 		for value, fine := range values {
 			environment(t, map[string]string{"DATABASE_URL": "sqlite:x", "KTMS_ENCRYPTION_KEYS": testKeyring, variable: value})

@@ -26,6 +26,10 @@ const (
 	KeyPrefix = "ktms_"
 	// LegacyKeyPrefix starts keys minted before the rename; they keep working.
 	LegacyKeyPrefix = "llm_"
+	// NodeKeyPrefix starts every node key, so it never starts a client key.
+	NodeKeyPrefix = "ktms_node_"
+	// LegacyNodeKeyPrefix starts node keys minted before the rename; they keep working.
+	LegacyNodeKeyPrefix = "llm_node_"
 
 	// maxProofAge is how old the store's proof of having told everything may be. It bounds how long a revoked key is
 	// still accepted by a replica whose listener went deaf.
@@ -39,9 +43,15 @@ const (
 	maxUnknown = 10_000
 )
 
+// Keys is what an Authenticator reads from the store.
+type Keys interface {
+	KeyByHash(ctx context.Context, hash [32]byte) (store.Key, error)
+	NodeKeyByHash(ctx context.Context, hash [32]byte) (store.NodeKey, error)
+}
+
 // Options is what an Authenticator needs.
 type Options struct {
-	Keys store.Keys
+	Keys Keys
 	// SeenUpTo is the feed's proof: every change committed before that instant has reached Apply.
 	SeenUpTo func() time.Time
 	// BootstrapKey is an implicit admin key; empty for none.
@@ -145,23 +155,28 @@ func (a *Authenticator) Authenticate(ctx context.Context, plain string) (*caller
 	if waiting && usable {
 		return found.caller, nil
 	}
-	c, err := a.ask(ctx, hash)
+	c, err := a.ask(ctx, hash, IsNodeKey(plain))
 	if errors.Is(err, errOutage) && usable {
 		return found.caller, nil
 	}
 	return c, err
 }
 
+// IsNodeKey reports whether a plain key is, by its looks, a node's.
+func IsNodeKey(plain string) bool {
+	return strings.HasPrefix(plain, NodeKeyPrefix) || strings.HasPrefix(plain, LegacyNodeKeyPrefix)
+}
+
 // errOutage marks answers that the database did not give.
 var errOutage = errors.New("key check failed")
 
 // ask reads the key from the database, once for all calls that wait for the same key.
-func (a *Authenticator) ask(ctx context.Context, hash [sha256.Size]byte) (*caller.Caller, error) {
+func (a *Authenticator) ask(ctx context.Context, hash [sha256.Size]byte, node bool) (*caller.Caller, error) {
 	flight := a.flights.DoChan(string(hash[:]), func() (any, error) {
 		// The read serves other callers too, so it outlives this one.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.Timeout)
 		defer cancel()
-		return a.read(ctx, hash)
+		return a.read(ctx, hash, node)
 	})
 	select {
 	case <-ctx.Done():
@@ -172,12 +187,12 @@ func (a *Authenticator) ask(ctx context.Context, hash [sha256.Size]byte) (*calle
 	}
 }
 
-func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte) (*caller.Caller, error) {
+func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte, node bool) (*caller.Caller, error) {
 	a.mu.RLock()
 	generation := a.generation
 	a.mu.RUnlock()
 
-	key, err := a.options.Keys.KeyByHash(ctx, hash)
+	c, stored, err := a.find(ctx, hash, node)
 	missing := errors.Is(err, store.ErrNotFound)
 	if err != nil && !missing {
 		a.options.Log.Error("key check failed", "error", err)
@@ -192,7 +207,7 @@ func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte) (*call
 	defer a.mu.Unlock()
 	a.askAgain = time.Time{}
 	unchanged := a.generation == generation
-	if missing || !key.RevokedAt.IsZero() || subtle.ConstantTimeCompare(key.Hash[:], hash[:]) != 1 {
+	if missing || c == nil || subtle.ConstantTimeCompare(stored[:], hash[:]) != 1 {
 		delete(a.known, hash)
 		if unchanged {
 			if len(a.unknown) >= maxUnknown {
@@ -202,7 +217,6 @@ func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte) (*call
 		}
 		return nil, errInvalid()
 	}
-	c := CallerOf(key)
 	if unchanged {
 		if len(a.known) >= maxKnown {
 			clear(a.known)
@@ -212,7 +226,31 @@ func (a *Authenticator) read(ctx context.Context, hash [sha256.Size]byte) (*call
 	return c, nil
 }
 
-// CallerOf returns the caller behind a stored key.
+// find returns the caller behind a hash, nil when its key is revoked, and the hash that the database has.
+func (a *Authenticator) find(ctx context.Context, hash [sha256.Size]byte, node bool) (c *caller.Caller, stored [sha256.Size]byte, err error) {
+	if node {
+		key, err := a.options.Keys.NodeKeyByHash(ctx, hash)
+		if err == nil && key.RevokedAt.IsZero() {
+			c = nodeOf(key)
+		}
+		return c, key.Hash, err
+	}
+	key, err := a.options.Keys.KeyByHash(ctx, hash)
+	if err == nil && key.RevokedAt.IsZero() {
+		c = CallerOf(key)
+	}
+	return c, key.Hash, err
+}
+
+// nodeOf returns the caller behind a stored node key.
+func nodeOf(key store.NodeKey) *caller.Caller {
+	return &caller.Caller{
+		KeyID: key.ID, KeyName: key.Name, NodeID: key.NodeID, Scopes: []string{caller.ScopeNode},
+		AllowedModels: key.AllowedModels, AllowedCIDRs: key.AllowedCIDRs,
+	}
+}
+
+// CallerOf returns the caller behind a stored client key.
 func CallerOf(key store.Key) *caller.Caller {
 	return &caller.Caller{
 		KeyID: key.ID, KeyName: key.Name, Scopes: key.Scopes, OrgID: key.OrgID, TeamID: key.TeamID,

@@ -14,11 +14,11 @@ import (
 	"github.com/ai-process/ktms/store"
 )
 
-// table is a store.Keys whose database can be taken away.
+// table is a Keys whose database can be taken away.
 type table struct {
-	store.Keys
 	mu    sync.Mutex
 	keys  map[[32]byte]store.Key
+	nodes map[[32]byte]store.NodeKey
 	down  bool
 	reads int
 	// during, if set, runs within a read, before it returns.
@@ -26,9 +26,17 @@ type table struct {
 }
 
 func (d *table) KeyByHash(_ context.Context, hash [32]byte) (store.Key, error) {
+	return find(d, d.keys, hash)
+}
+
+func (d *table) NodeKeyByHash(_ context.Context, hash [32]byte) (store.NodeKey, error) {
+	return find(d, d.nodes, hash)
+}
+
+func find[K any](d *table, keys map[[32]byte]K, hash [32]byte) (none K, err error) {
 	d.mu.Lock()
 	d.reads++
-	key, found := d.keys[hash]
+	key, found := keys[hash]
 	down, during := d.down, d.during
 	d.mu.Unlock()
 	if during != nil {
@@ -36,11 +44,26 @@ func (d *table) KeyByHash(_ context.Context, hash [32]byte) (store.Key, error) {
 	}
 	switch {
 	case down:
-		return store.Key{}, store.ErrUnavailable
+		return none, store.ErrUnavailable
 	case !found:
-		return store.Key{}, store.ErrNotFound
+		return none, store.ErrNotFound
 	}
 	return key, nil
+}
+
+func (d *table) putNode(plain string, change func(*store.NodeKey)) [32]byte {
+	hash := sha256.Sum256([]byte(plain))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key, found := d.nodes[hash]
+	if !found {
+		key = store.NodeKey{ID: plain, Name: plain, NodeID: "mac", Hash: hash}
+	}
+	if change != nil {
+		change(&key)
+	}
+	d.nodes[hash] = key
+	return hash
 }
 
 func (d *table) put(plain string, change func(*store.Key)) [32]byte {
@@ -80,7 +103,7 @@ type world struct {
 
 func newWorld(t *testing.T, stale time.Duration) *world {
 	t.Helper()
-	w := &world{db: &table{keys: map[[32]byte]store.Key{}}, now: time.Unix(1_800_000_000, 0)}
+	w := &world{db: &table{keys: map[[32]byte]store.Key{}, nodes: map[[32]byte]store.NodeKey{}}, now: time.Unix(1_800_000_000, 0)}
 	w.seen = w.now
 	w.Authenticator = New(Options{
 		Keys: w.db, SeenUpTo: func() time.Time { return w.seen }, BootstrapKey: "boot", StaleIfError: stale,

@@ -2,6 +2,7 @@ package access
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,13 @@ func (d *Doors) allow(c *caller.Caller, path string) error {
 			scopes = needed
 		}
 	}
-	if c.May(scopes...) {
+	// Kinds of keys do not overlap, whatever scopes a row was given by hand.
+	switch node := slices.Contains(scopes, caller.ScopeNode); {
+	case node && c.NodeID == "":
+		return status.New(status.PermissionDenied, "only a node key (%s…) opens NodeRegistryService; an admin mints one with MintNodeKey", NodeKeyPrefix)
+	case !node && c.NodeID != "":
+		return status.New(status.PermissionDenied, "this key registers the node %q with NodeRegistryService and opens nothing else; use a client key here", c.NodeID)
+	case c.May(scopes...):
 		return nil
 	}
 	return status.New(status.PermissionDenied, "this API key lacks the scope %q", scopes[0])

@@ -24,9 +24,14 @@ func (unreadable) Close() error { return nil }
 func TestMiddleware(t *testing.T) {
 	w := newWorld(t, 0)
 	for plain, scope := range map[string]string{"ktms_generate": caller.ScopeGenerate, "ktms_admin": caller.ScopeAdmin,
-		"ktms_read": caller.ScopeAdminRead, "ktms_node": caller.ScopeNode} {
+		"ktms_read": caller.ScopeAdminRead, "ktms_byhand": caller.ScopeNode} {
 		w.db.put(plain, func(k *store.Key) { k.Scopes = []string{scope} })
 	}
+	w.db.put("ktms_node_client", func(k *store.Key) { k.Scopes = []string{caller.ScopeAdmin} }) // its looks make it a node's
+	w.db.putNode("ktms_node_1", nil)
+	w.db.putNode("llm_node_1", nil)
+	w.db.putNode("ktms_client", nil) // and here a client's
+	w.db.putNode("ktms_node_gone", func(k *store.NodeKey) { k.RevokedAt = w.now })
 	const (
 		generate = "/ktms.v1.GatewayService/GenerateText"
 		mint     = "/ktms.v1.AdminService/MintAPIKey"
@@ -59,16 +64,34 @@ func TestMiddleware(t *testing.T) {
 		{rpc, get, "Bearer ktms_read", 200},
 		{rpc, get, "Bearer ktms_generate", 403},
 		{rpc, explain, "Bearer ktms_read", 200},
-		{rpc, register, "Bearer ktms_node", 200},
+		{rpc, register, "Bearer ktms_node_1", 200},
+		{rpc, register, "Bearer llm_node_1", 200},
 		{rpc, register, "Bearer ktms_generate", 403},
 		{rpc, register, "Bearer ktms_read", 403},
+		{rpc, register, "Bearer ktms_admin", 403},
+		{rpc, register, "Bearer boot", 403},
+		{rpc, register, "Bearer ktms_byhand", 403},
+		{rpc, register, "Bearer ktms_node_2", 401},
+		{rpc, register, "Bearer ktms_node_gone", 401},
+		{rpc, register, "Bearer ktms_node_client", 401},
+		{rpc, register, "Bearer ktms_client", 401},
+		{rpc, register, "", 401},
+		{rpc, generate, "Bearer ktms_node_1", 403},
+		{rpc, generate, "Bearer ktms_byhand", 403},
+		{rpc, mint, "Bearer llm_node_1", 403},
+		{rpc, get, "Bearer ktms_node_1", 403},
+		{rpc, unknown, "Bearer ktms_node_1", 403},
+		{rpc, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "Bearer ktms_node_1", 403},
+		{rpc, "/ktms.v1.NodeRegistryService/Unheard", "Bearer ktms_node_1", 403},
+		{rpc, mint, "Bearer ktms_node_client", 401},
 		{rpc, unknown, "Bearer ktms_read", 403},
 		{rpc, unknown, "Bearer ktms_admin", 200},
 		{rpc, "/grpc.health.v1.Health/Check", "", 200},
 		{rpc, "/grpc.health.v1.HealthX/Check", "", 401},
 		{openai, chat, "Bearer ktms_generate", 200},
 		{openai, chat, "Bearer ktms_read", 403},
-		{openai, chat, "Bearer ktms_node", 403},
+		{openai, chat, "Bearer ktms_node_1", 403},
+		{openai, "/v1/models", "Bearer llm_node_1", 403},
 		{openai, chat, "Bearer nonsense", 401},
 		{openai, chat, "", 401},
 	} {

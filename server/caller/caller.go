@@ -3,6 +3,7 @@ package caller
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 )
 
@@ -10,11 +11,11 @@ import (
 const (
 	// ScopeGenerate opens the data plane.
 	ScopeGenerate = "generate"
-	// ScopeAdmin opens everything.
+	// ScopeAdmin opens everything but the node registry.
 	ScopeAdmin = "admin"
 	// ScopeAdminRead opens the reads of the control plane.
 	ScopeAdminRead = "admin:read"
-	// ScopeNode opens the node registry.
+	// ScopeNode opens the node registry and nothing else. Node keys alone have it.
 	ScopeNode = "node"
 )
 
@@ -23,20 +24,25 @@ type Caller struct {
 	// KeyID is empty for the bootstrap key.
 	KeyID   string
 	KeyName string
-	Scopes  []string
-	OrgID   string
-	TeamID  string
-	// AllowedModels is the key's own list; empty allows any.
+	// NodeID is the one node that a node key registers, and empty for every other key.
+	NodeID string
+	Scopes []string
+	OrgID  string
+	TeamID string
+	// AllowedModels is the key's own list: what a client may call, or a node serve. Empty allows any.
 	AllowedModels []string
+	// AllowedCIDRs are the networks that a node's endpoint may lie in beside public ones.
+	AllowedCIDRs []netip.Prefix
 	// RPMLimit and TPMLimit are per minute over all models; 0 is unlimited.
 	RPMLimit int32
 	TPMLimit int64
 }
 
-// May reports whether the caller has one of the scopes; admin implies everything.
+// May reports whether the caller has one of the scopes; admin implies all but node, which is
+// bound to one node.
 func (c *Caller) May(scopes ...string) bool {
 	for _, s := range c.Scopes {
-		if s == ScopeAdmin || slices.Contains(scopes, s) {
+		if s == ScopeAdmin && !slices.Contains(scopes, ScopeNode) || slices.Contains(scopes, s) {
 			return true
 		}
 	}
