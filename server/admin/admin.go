@@ -157,6 +157,37 @@ func pageOf[T any](all []T, size int32, token string, name func(T) string) (page
 	return page, "", nil
 }
 
+// keysPage is a request for one page of keys.
+type keysPage interface {
+	proto.Message
+	GetPageSize() int32
+	GetPageToken() string
+	GetIncludeRevoked() bool
+}
+
+// listedPage reads one page of what the store itself lists, by name.
+func listedPage[T any](ctx context.Context, h *Handler, req keysPage,
+	list func(ctx context.Context, after string, limit int, includeRevoked bool) ([]T, error), name func(T) string,
+) (page []T, next string, err error) {
+	if err := h.options.Validator.Validate(req); err != nil {
+		return nil, "", status.RPC(err)
+	}
+	after, err := decodeToken(req.GetPageToken())
+	if err != nil {
+		return nil, "", err
+	}
+	limit := pageSize(req.GetPageSize())
+	page, err = list(ctx, after, limit+1, req.GetIncludeRevoked())
+	if err != nil {
+		return nil, "", h.refusal(ctx, err)
+	}
+	if len(page) > limit {
+		page = page[:limit]
+		next = encodeToken(name(page[limit-1]))
+	}
+	return page, next, nil
+}
+
 func pageSize(size int32) int {
 	if size == 0 {
 		return defaultPage

@@ -84,23 +84,11 @@ func bindTenant(ctx context.Context, tx store.Tx, key *store.Key) error {
 
 // ListAPIKeys implements AdminService.
 func (h *Handler) ListAPIKeys(ctx context.Context, req *ktmsv1.ListAPIKeysRequest) (*ktmsv1.ListAPIKeysResponse, error) {
-	if err := h.options.Validator.Validate(req); err != nil {
-		return nil, status.RPC(err)
-	}
-	after, err := decodeToken(req.GetPageToken())
+	keys, next, err := listedPage(ctx, h, req, h.options.Store.ListKeys, func(key store.Key) string { return key.Name })
 	if err != nil {
 		return nil, err
 	}
-	limit := pageSize(req.GetPageSize())
-	keys, err := h.options.Store.ListKeys(ctx, after, limit+1, req.GetIncludeRevoked())
-	if err != nil {
-		return nil, h.refusal(ctx, err)
-	}
-	out := &ktmsv1.ListAPIKeysResponse{}
-	if len(keys) > limit {
-		keys = keys[:limit]
-		out.NextPageToken = encodeToken(keys[limit-1].Name)
-	}
+	out := &ktmsv1.ListAPIKeysResponse{NextPageToken: next}
 	for _, key := range keys {
 		out.ApiKeys = append(out.ApiKeys, apiKey(key))
 	}
