@@ -56,11 +56,12 @@ var layers = []layer{
 	{"vendors/sse", nil, "event streams know nothing of what they carry"},
 	{"vendors/openaiapi", nil, "wire structs are shared with the server's own door, so they know neither side"},
 	{"vendors/schema", []string{"api/gen/...", "vendors/openaiapi"}, "the rewriting of schemas is shared by the dialects, so it knows none of them"},
+	{"vendors/guarded", nil, "who may be dialled does not depend on what is said there"},
 	{"vendors/claude", []string{"api/gen/...", "vendors", "vendors/openaiapi", "vendors/schema"}, "what a model is does not depend on who serves it, so it knows no dialect"},
 	{"vendors/...", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport"}, "dialects do not know each other"},
 	{"vendors/anthropic", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport", "vendors/claude"}, "Claude's own dialect knows Claude, and no other dialect"},
 	{"vendors/bedrock", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport", "vendors/claude"}, "it serves Claude among others, and knows no other dialect"},
-	{"vendors/nodes", []string{"api/gen/...", "pool", "vendors", "vendors/openai"}, "the local pool is a vendor that speaks OpenAI's dialect, the one step aside"},
+	{"vendors/nodes", []string{"api/gen/...", "pool", "vendors", "vendors/guarded", "vendors/openai"}, "the local pool is a vendor that speaks OpenAI's dialect, the one step aside"},
 
 	{"server", append([]string{"server/..."}, contracts...), serverBecause},
 	{"server/servertest/...", []string{"api/gen/...", "server/...", "store/...", "pool/...", "vendors/..."}, "the server's harness is no node agent"},
