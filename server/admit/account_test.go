@@ -360,7 +360,7 @@ func TestAccount_TheLimitThatTellsMostIsNamed(t *testing.T) {
 			t.Errorf("%+v", refused)
 		}
 		for _, want := range []string{"the API key has spent 0.00 of its 0.000000001 USD of this month", "may cost up to 0.0002",
-			"resets at 2026-12-01T00:00:00Z", "lower its max_tokens"} {
+			"resets at 2026-12-01T00:00:00Z", "shorten it, or lower its max_tokens"} {
 			if !strings.Contains(refused.Text, want) {
 				t.Errorf("%q lacks %q", refused.Text, want)
 			}

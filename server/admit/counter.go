@@ -92,6 +92,8 @@ func weightOf(r rune) int64 {
 		return weightAbjad
 	case r >= 0x0900 && r < 0x0E80:
 		return weightIndic
+	case r == utf8.RuneError, r >= 0x1F000 && r < 0x20000: // no character, and emoji: spared the tables
+		return weightOther
 	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul), r >= 0x3000 && r < 0x3040, r >= 0xFF00 && r < 0xFFF0:
 		return weightIdeo
 	}

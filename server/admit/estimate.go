@@ -1,7 +1,10 @@
 package admit
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -33,8 +36,8 @@ func EstimateInput(req *ktmsv1.GenerateTextRequest) int64 {
 		req.GetToolChoice().GetRawJson(), req.GetToolChoice().GetFunctionName())
 	flat := structTokens(req.GetResponseSchema())
 	for _, m := range req.GetMessages() {
-		flat += perMessage + int64(len(m.GetOpaque()))/opaqueBytes
-		text.add(m.GetText(), m.GetName(), m.GetReasoning(), m.GetRefusal(), m.GetToolCallId(), m.GetExtraJson())
+		flat += perMessage + thoughtTokens(m) + text.addMembers(m.GetExtraJson())
+		text.add(m.GetText(), m.GetName(), m.GetRefusal(), m.GetToolCallId())
 		for _, p := range m.GetParts() {
 			flat += estimatePart(&text, p)
 		}
@@ -77,10 +80,10 @@ func estimatePart(text *Counter, p *ktmsv1.ContentPart) int64 {
 	case *ktmsv1.ContentPart_Image:
 		return perImage
 	case *ktmsv1.ContentPart_Audio:
-		return audioTokens(len(part.Audio.GetData()))
+		return soundTokens(len(part.Audio.GetData()))
 	case *ktmsv1.ContentPart_Document:
 		text.Add(part.Document.GetFilename())
-		return documentTokens(len(part.Document.GetData()) + 3*len(part.Document.GetUrl())/4)
+		return estimateDocument(text, part.Document)
 	case *ktmsv1.ContentPart_Embedding:
 		return int64(len(part.Embedding.GetVector()))
 	}
@@ -102,10 +105,14 @@ func estimateRaw(text *Counter, raw string) int64 {
 	switch kind {
 	case "image_url":
 		flat = perImage
-	case "input_audio":
-		flat = audioTokens(3 * len(media) / 4)
+	case "input_audio", "audio_url", "video_url":
+		flat = soundTokens(3 * len(media) / 4)
 	case "file":
-		flat = documentTokens(3 * len(media) / 4)
+		if bytes.Contains(media, []byte(pdf)) {
+			flat = documentTokens(3 * len(media) / 4)
+		} else {
+			media = nil // a document of text is text, and costs a little more while it is encoded
+		}
 	default:
 		media = nil
 	}
@@ -118,9 +125,69 @@ func estimateRaw(text *Counter, raw string) int64 {
 	return flat
 }
 
-func audioTokens(bytes int) int64 { return int64(bytes>>10+1) * audioPerKiB }
+// soundTokens is what a sound costs, or a film.
+func soundTokens(size int) int64 { return int64(size>>10+1) * audioPerKiB }
 
-func documentTokens(bytes int) int64 { return int64(bytes/pageBytes+1) * perPage }
+// pdf is the media type of the one kind of document that is paid for by the page.
+const pdf = "application/pdf"
+
+// estimateDocument counts a document of text as what it says, and returns what the pages of any other cost.
+func estimateDocument(text *Counter, d *ktmsv1.DocumentPart) int64 {
+	content, kind := d.GetData(), d.GetMimeType()
+	if header, encoded, found := strings.Cut(d.GetUrl(), ","); found && strings.HasPrefix(header, "data:") {
+		if kind == "" {
+			kind = strings.TrimPrefix(header, "data:")
+		}
+		content = []byte(encoded)
+		if plain, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			content = plain
+		}
+	}
+	if len(content) == 0 || strings.HasPrefix(kind, pdf) || bytes.HasPrefix(content, []byte("%PDF")) {
+		return documentTokens(len(content))
+	}
+	text.Add(string(content))
+	return 0
+}
+
+// thoughtTokens is what an assistant's reasoning costs on its way back. The opaque state holds the same thoughts as the
+// text.
+func thoughtTokens(m *ktmsv1.Message) int64 {
+	var said Counter
+	said.Add(m.GetReasoning())
+	return max(said.Tokens(), int64(len(m.GetOpaque()))/opaqueBytes)
+}
+
+// encodedMedia is how long a run of base64 is that stands for a picture or a sound. Answers hold them in members of the
+// message, and callers send the message back as it came.
+const encodedMedia = 1024
+
+// addMembers counts the members of a message that nobody knows. What is encoded media in them is no text: it returns what
+// that costs.
+func (c *Counter) addMembers(text string) (flat int64) {
+	from := 0 // of what is not counted yet
+	run := 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && isBase64(text[i]) {
+			run++
+			continue
+		}
+		if run >= encodedMedia {
+			c.Add(text[from : i-run])
+			flat += perImage + soundTokens(3*run/4)
+			from = i
+		}
+		run = 0
+	}
+	c.Add(text[from:])
+	return flat
+}
+
+func isBase64(b byte) bool {
+	return b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9' || b == '+' || b == '/' || b == '='
+}
+
+func documentTokens(size int) int64 { return int64(size/pageBytes+1) * perPage }
 
 // EstimateEmbeddings estimates the input tokens of a call for embeddings.
 func EstimateEmbeddings(req *ktmsv1.GetEmbeddingsRequest) int64 {

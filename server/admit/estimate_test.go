@@ -2,6 +2,7 @@ package admit
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"slices"
@@ -59,7 +60,7 @@ func TestEstimateInput(t *testing.T) {
 		{"text", &ktmsv1.GenerateTextRequest{BaseSystemInstruction: "abcd", RequestInstruction: "abcd", Messages: []*ktmsv1.Message{text("abcd")}}, 4 + perMessage},
 		{"an image", &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{part(&ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Image{}})}}, perMessage + perImage},
 		{"a document of two pages", &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{part(&ktmsv1.ContentPart{Part: &ktmsv1.ContentPart_Document{
-			Document: &ktmsv1.DocumentPart{Source: &ktmsv1.DocumentPart_Data{Data: make([]byte, pageBytes+1)}}}})}}, perMessage + 2*perPage},
+			Document: &ktmsv1.DocumentPart{MimeType: pdf, Source: &ktmsv1.DocumentPart_Data{Data: make([]byte, pageBytes+1)}}}})}}, perMessage + 2*perPage},
 		{"a tool", &ktmsv1.GenerateTextRequest{Tools: []*ktmsv1.Tool{{Name: "abcd", ParametersJson: "abcdabcd"}}}, perTool + 4},
 		{"a call", &ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{{ToolCalls: []*ktmsv1.ToolCall{{Name: "abcd", Arguments: "abcd"}}}}}, 2*perMessage + 3},
 	} {
@@ -80,6 +81,7 @@ var unread = []string{
 	"attributes", "action_id", "model_override", "placement", "stop", "logit_bias", "verbosity", "service_tier",
 	"reasoning_effort", "prompt_cache_key", "beta_headers",
 	"messages.parts.image.", "messages.parts.audio.format", "messages.parts.document.mime_type", "messages.parts.document.file_id",
+	"messages.parts.document.url", // a vendor fetches it; what a data: URL holds has a test of its own
 	"messages.parts.embedding.model", "messages.tool_calls.id", "messages.tool_calls.type",
 }
 
@@ -164,6 +166,8 @@ func TestEstimateInput_RawParts(t *testing.T) {
 		{"an image with a format", `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + long + `"},"format":"png"}`, perImage, perImage + 50},
 		{"a sound", `{"type":"input_audio","input_audio":{"data":"` + long + `","format":"mp3"}}`, 500, 800},
 		{"a document", `{"type":"file","file":{"file_data":"data:application/pdf;base64,` + long + `"}}`, 5 * perPage, 6 * perPage},
+		{"a film", `{"type":"video_url","video_url":{"url":"data:video/mp4;base64,` + long + `"}}`, 500, 800},
+		{"a document of text", `{"type":"file","file":{"file_data":"data:text/plain;base64,` + long + `"}}`, 100_000, 400_000},
 		{"text beside an image", `{"type":"image_url","image_url":"x","note":"` + long + `"}`, 100_000, 400_000},
 		{"an image that says that it is text", `{"type":"text","text":"data:image/png;base64,` + long + `"}`, 100_000, 400_000},
 		{"a kind that nobody knows", `{"type":"scroll","scroll":"` + long + `"}`, 100_000, 400_000},
@@ -172,6 +176,52 @@ func TestEstimateInput_RawParts(t *testing.T) {
 		if got := raw(c.json); got < c.least || got > c.most {
 			t.Errorf("%s: %d tokens, want %d to %d", c.name, got, c.least, c.most)
 		}
+	}
+}
+
+// A document of text costs what it says, however it comes; pages cost by the page.
+func TestEstimateInput_Documents(t *testing.T) {
+	words := []byte(strings.Repeat("many words ", 10_000))
+	encoded := base64.StdEncoding.EncodeToString(words)
+	document := func(d *ktmsv1.DocumentPart) int64 {
+		return EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{{Parts: []*ktmsv1.ContentPart{{Part: &ktmsv1.ContentPart_Document{Document: d}}}}}})
+	}
+	asText := EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{{Text: string(words)}}})
+	for name, d := range map[string]*ktmsv1.DocumentPart{
+		"bytes":              {Source: &ktmsv1.DocumentPart_Data{Data: words}, MimeType: "text/plain"},
+		"bytes of no kind":   {Source: &ktmsv1.DocumentPart_Data{Data: words}},
+		"a data URL":         {Source: &ktmsv1.DocumentPart_Url{Url: "data:text/markdown;base64," + encoded}},
+		"a URL that is text": {Source: &ktmsv1.DocumentPart_Url{Url: "data:text/plain," + string(words)}},
+	} {
+		if got := document(d); got != asText {
+			t.Errorf("%s: %d tokens, as text %d", name, got, asText)
+		}
+	}
+	for name, d := range map[string]*ktmsv1.DocumentPart{
+		"by its type":  {Source: &ktmsv1.DocumentPart_Data{Data: words}, MimeType: pdf},
+		"by its bytes": {Source: &ktmsv1.DocumentPart_Data{Data: append([]byte("%PDF-1.7 "), words...)}},
+		"a data URL":   {Source: &ktmsv1.DocumentPart_Url{Url: "data:application/pdf;base64," + encoded}},
+	} {
+		if got := document(d); got != perMessage+2*perPage {
+			t.Errorf("pages %s: %d tokens", name, got)
+		}
+	}
+}
+
+// Pictures that an answer held come back with the message; they are no text. Thoughts that come as text and as state are
+// the same ones.
+func TestEstimateInput_WhatComesBack(t *testing.T) {
+	picture := strings.Repeat("iVBORw0KGgo", 100_000)
+	m := &ktmsv1.Message{Text: "here", ExtraJson: `{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + picture + `"}}],"note":"short"}`}
+	if got := EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{m}}); got < perImage || got > 5*perImage {
+		t.Errorf("a picture is %d tokens", got)
+	}
+	thoughts := strings.Repeat("many words ", 5_000)
+	m = &ktmsv1.Message{Reasoning: thoughts, Opaque: base64.StdEncoding.EncodeToString([]byte(thoughts))}
+	both := EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{m}})
+	m.Opaque = ""
+	if text := EstimateInput(&ktmsv1.GenerateTextRequest{Messages: []*ktmsv1.Message{m}}); both > text*3/2 {
+		t.Errorf("thoughts are %d tokens with their state, and %d without", both, text)
 	}
 }
 

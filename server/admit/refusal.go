@@ -124,7 +124,7 @@ func explain(r *pool.Refused) string {
 		text := fmt.Sprintf("%s has spent %s of its %s USD of %s%s, and this call may cost up to %s; it resets at %s",
 			scopes[reason], USD(r.Settled), USD(r.Window.Limit), period, reserved(r, func(n int64, _ int) string { return USD(n) }), USD(r.Amount), resets(r))
 		if r.Never {
-			text += "; the call alone is beyond the limit: lower its max_tokens"
+			text += "; the call alone is beyond the limit: shorten it, or lower its max_tokens"
 		}
 		return text
 	}

@@ -20,19 +20,19 @@ func account(a *dispatch.Attempt, u *ktmsv1.TokensUsage) {
 }
 
 // accountAnswer is account for a whole answer.
-func accountAnswer(a *dispatch.Attempt, req *ktmsv1.GenerateTextRequest, r *ktmsv1.GenerateTextResponse) {
+func (c *call) accountAnswer(a *dispatch.Attempt, r *ktmsv1.GenerateTextResponse) {
 	if r.Usage == nil {
 		r.Usage = &ktmsv1.TokensUsage{}
 	}
-	complete(r.Usage, req, func() int64 { return admit.EstimateAnswer(r) })
+	c.completeUsage(r.Usage, func() int64 { return admit.EstimateAnswer(r) })
 	account(a, r.Usage)
 }
 
-// complete estimates what a vendor did not count. A zero is no count: a prompt has tokens, and so has an answer that says
+// completeUsage estimates what a vendor did not count. A zero is no count: a prompt has tokens, and so has an answer that says
 // something.
-func complete(u *ktmsv1.TokensUsage, req *ktmsv1.GenerateTextRequest, said func() int64) {
+func (c *call) completeUsage(u *ktmsv1.TokensUsage, said func() int64) {
 	if u.GetInput() == 0 {
-		u.Input, u.Estimated = admit.EstimateInput(req), true
+		u.Input, u.Estimated = c.input(), true
 	}
 	if u.GetOutput() == 0 {
 		if output := said(); output > 0 {

@@ -72,7 +72,7 @@ func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err 
 			return err
 		}
 		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
-		accountAnswer(a, c.req, answer.Response)
+		c.accountAnswer(a, answer.Response)
 		if err := c.shapes.check(a.Candidate.Target.Vendor, answer); err != nil {
 			return err
 		}

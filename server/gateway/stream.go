@@ -66,7 +66,7 @@ func (o *streamOut) hear(event vendors.Event) {
 	if u := chunk.GetUsage(); u.GetEstimated() {
 		o.begun, chunk.Usage = u, nil
 	} else if u != nil {
-		complete(u, o.call.req, o.said.Tokens)
+		o.call.completeUsage(u, o.said.Tokens)
 		account(o.attempt, u)
 	}
 }
