@@ -114,6 +114,9 @@ func (c *Controller) Run(ctx context.Context) {
 	for range bookingWorkers {
 		workers.Go(func() { c.book(working) })
 	}
+	for range failedWorkers {
+		workers.Go(func() { c.bookFailed(working) })
+	}
 	<-ctx.Done()
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
