@@ -7,7 +7,7 @@
 -- Returns {DONE, now, then of each charge: backlog, or settled and reserved}, {ELSEWHEN, now} when now is not in one of
 -- the windows, or {AGAIN, now} when too many leases are over.
 
-local reply, again = {DONE, now}, false
+local reply, again, ended = {DONE, now}, false, {}
 local k, a = 1, 2
 while k <= #KEYS do
   if ARGV[a] == 'r' then
@@ -18,8 +18,7 @@ while k <= #KEYS do
     local settled, reserved, soonest = sums_of(KEYS[k])
     if reserved > 0 then
       local live, over, more = live_of(KEYS[k + 1], reserved, soonest)
-      -- Only where there are too many, so that reading works while Redis takes no writes.
-      if over > 0 and may_reap == 0 then reap(KEYS[k], KEYS[k + 1], live, over) end
+      if over > 0 then ended[#ended + 1] = {KEYS[k], KEYS[k + 1], live, over} end
       reserved, again = live, again or more
     end
     reply[#reply + 1] = settled
@@ -27,5 +26,9 @@ while k <= #KEYS do
     k, a = k + 2, a + 3
   end
 end
-if again then return {AGAIN, now} end
+if again then
+  -- Only where there are too many, so that reading works while Redis takes no writes: all of these are done with.
+  for _, window in ipairs(ended) do reap(unpack(window)) end
+  return {AGAIN, now}
+end
 return reply

@@ -204,3 +204,32 @@ func TestManyLeasesEnd(t *testing.T) {
 		h.settle(id, bookings, 0)
 	}
 }
+
+// A reading makes headway in every window that it looks at, also where the first leaves little to do in the second.
+func TestReadingReapsEveryWindow(t *testing.T) {
+	server := pooltest.StartRedis(t)
+	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
+	h := &holder{T: t, Meter: open(t, Options{Addr: server.Addr, Timeout: patience, Now: clock.Now}).Meter()}
+	few := pool.Charge{Key: "few", Amount: 1, Window: pool.Window{Limit: 1 << 40, Span: pool.Day}}
+	many := pool.Charge{Key: "many", Amount: 1, Window: pool.Window{Limit: 1 << 40, Span: pool.Day}}
+	for range 498 {
+		h.admit(time.Minute, few, many)
+	}
+	for range 600 {
+		h.admit(time.Minute, many)
+	}
+	h.admit(time.Hour, few, many) // one that lives on
+	clock.Advance(time.Minute)
+	tell(t, server.Addr, "CONFIG", "RESETSTAT")
+	standings, err := h.Read(t.Context(), []pool.Charge{few, many})
+	if err != nil || standings[0].Reserved != 1 || standings[1].Reserved != 1 {
+		t.Fatalf("%+v, %v; want 1 reserved of each", standings, err)
+	}
+	found := evalsha.FindStringSubmatch(tell(t, server.Addr, "INFO", "commandstats"))
+	if found == nil {
+		t.Fatal("no script was called")
+	}
+	if scripts, _ := strconv.Atoi(found[1]); scripts > 10 {
+		t.Errorf("a reading took %d scripts", scripts)
+	}
+}
