@@ -30,10 +30,17 @@ func (c *Client) connection() *connection {
 	}
 	attempt := &connection{done: make(chan struct{})}
 	c.current = attempt
-	options := c.connect
-	options.InitAddress = slices.Concat(options.InitAddress, c.learned)
+	learned := c.learned
 	c.running.Go(func() {
-		attempt.client, attempt.err = c.open(options)
+		attempt.client, attempt.err = c.open(c.connect)
+		if attempt.err != nil && len(learned) > 0 {
+			// Only when nobody answers at the addresses that were given: another may have moved in where nodes were.
+			options := c.connect
+			options.InitAddress = learned
+			if client, err := c.open(options); err == nil {
+				attempt.client, attempt.err = client, nil
+			}
+		}
 		if attempt.err != nil {
 			c.mu.Lock()
 			if c.current == attempt { // the next call tries anew
@@ -49,8 +56,8 @@ func (c *Client) connection() *connection {
 // open connects up to the server that keeps the counters, so that no call has to find the time for it.
 func (c *Client) open(options rueidis.ClientOption) (rueidis.Client, error) {
 	client, err := rueidis.NewClient(options)
-	if err != nil && options.Sentinel.MasterSet != "" && strings.Contains(err.Error(), "WRONGPASS") {
-		// Sentinels that know no users are asked without one.
+	if err != nil && options.Sentinel.MasterSet != "" && options.Sentinel.Password != "" {
+		// Sentinels that know no users are asked without one. Which of them refused is not known: the error is the last one's.
 		options.Sentinel.Username, options.Sentinel.Password = "", ""
 		if open, other := rueidis.NewClient(options); other == nil {
 			client, err = open, nil

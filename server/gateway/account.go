@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -71,14 +72,22 @@ func requestFor(c *routing.Candidate, req *ktmsv1.GenerateTextRequest) (_ *ktmsv
 	own := proto.CloneOf(req)
 	if tooLong {
 		own.MaxOutputTokens = int32(most)
+		untaken = append(untaken, vendors.MaxOutputTokens.Param())
+		if req.GetStrictParams() {
+			return nil, nil, untakeable(c, vendors.MaxOutputTokens, fmt.Sprintf("the model gives %d tokens at most", most))
+		}
 	}
 	if unpriced {
-		param := vendors.ServiceTier.Param()
+		own.ServiceTier = ""
+		untaken = append(untaken, vendors.ServiceTier.Param())
 		if req.GetStrictParams() {
-			return nil, nil, &vendors.Error{Kind: vendors.Unsupported, Vendor: c.Target.Vendor, Param: param,
-				Message: param + ": the catalogue has no price for this tier"}
+			return nil, nil, untakeable(c, vendors.ServiceTier, "the catalogue has no price for this tier")
 		}
-		own.ServiceTier, untaken = "", []string{param}
 	}
 	return own, untaken, nil
+}
+
+// untakeable refuses a field for a candidate, since the caller wants nothing to be left out.
+func untakeable(c *routing.Candidate, field vendors.Field, why string) error {
+	return &vendors.Error{Kind: vendors.Unsupported, Vendor: c.Target.Vendor, Param: field.Param(), Message: field.Param() + ": " + why}
 }

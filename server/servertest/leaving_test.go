@@ -133,8 +133,8 @@ func TestMaxTokensBeyondTheModelIsCutAndReservedAlike(t *testing.T) {
 	}, func(m *ktmsv1.ModelSpec) { m.MaxOutputTokens = 10 })
 	resp := postChat(t.Context(), t, s, key, `{"model":"m","max_tokens":60000,"messages":[{"role":"user","content":"go on"}]}`)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || asked.Load() != 10 {
-		t.Errorf("HTTP %d, and the vendor was asked for %d tokens, want 10", resp.StatusCode, asked.Load())
+	if resp.StatusCode != http.StatusOK || asked.Load() != 10 || resp.Header.Get("X-KTMS-Dropped-Params") != "max_tokens" {
+		t.Errorf("HTTP %d, %v, and the vendor was asked for %d tokens, want 10", resp.StatusCode, resp.Header, asked.Load())
 	}
 	storetest.Eventually(t, time.Minute, "the call is booked", func() bool { return spent().GetReservedNanousd() == 0 })
 	if got := spent().GetSpentNanousd(); got != 11_000 {
