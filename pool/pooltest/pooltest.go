@@ -138,7 +138,7 @@ func (h *harness) settle(id pool.ID, bookings []pool.Booking, came ...int64) {
 
 func (h *harness) void(id pool.ID, bookings []pool.Booking) {
 	h.Helper()
-	if err := h.Meter.Settle(h.Context(), id, pool.Void(bookings)); err != nil {
+	if err := h.Settle(h.Context(), id, pool.Void(bookings)); err != nil {
 		h.Fatal(err)
 	}
 }
