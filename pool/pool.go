@@ -36,6 +36,9 @@ type Charge struct {
 	Window Window
 }
 
+// IsRate reports whether the charge is on a rate; otherwise it is on a window.
+func (c Charge) IsRate() bool { return c.Rate != Rate{} }
+
 // Rate admits Limit per Per, steadily, and Burst more than one at once. The zero Rate is none.
 type Rate struct {
 	Limit int64

@@ -37,6 +37,12 @@ func (w Window) Never(amount int64) bool { return !w.Fits(0, amount) }
 // Remaining is what still fits without the grace.
 func (w Window) Remaining(used int64) int64 { return max(min(w.Limit, MaxAmount)-used, 0) }
 
+// Standing is where a window stands at an instant, to the microsecond, of which so much is settled and reserved.
+func (w Window) Standing(settled, reserved int64, now time.Time) Standing {
+	start, end := w.Span.At(now)
+	return Standing{Settled: settled, Reserved: reserved, Remaining: w.Remaining(settled + reserved), Reset: end.Sub(now), Start: start}
+}
+
 // Ceiling is the largest use that a window admits, its grace included: MaxAmount at most, beyond which not every unit
 // counts.
 func (w Window) Ceiling() int64 {

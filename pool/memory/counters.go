@@ -31,7 +31,7 @@ func newCounters() counters {
 
 // check tells whether a charge fits, and books nothing.
 func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
-	if isRate(c) {
+	if c.IsRate() {
 		rate := rateOf(c)
 		level, cost := k.level(c.Key, rate, now), rate.Cost(c.Amount)
 		if k.rates[c.Key].Stale(rate, now) {
@@ -43,7 +43,7 @@ func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
 		wait, never := level.Wait(rate, cost)
 		return pool.Refused{Charge: c, Standing: rateStanding(rate, level), RetryAfter: wait, Never: never}, false
 	}
-	name, span := locate(c, now)
+	name, _ := locate(c, now)
 	var settled, reserved int64
 	if w := k.windows[name]; w != nil {
 		w.expire(now)
@@ -52,13 +52,13 @@ func (k *counters) check(c pool.Charge, now int64) (r pool.Refused, fits bool) {
 	if c.Window.Fits(settled+reserved, c.Amount) {
 		return pool.Refused{}, true
 	}
-	standing := span.standing(c, settled, reserved, now)
+	standing := c.Window.Standing(settled, reserved, time.UnixMicro(now))
 	return pool.Refused{Charge: c, Standing: standing, RetryAfter: standing.Reset, Never: c.Window.Never(c.Amount)}, false
 }
 
 // book books a charge that fits. On a window that is a lease.
 func (k *counters) book(c pool.Charge, id pool.ID, now, ends int64) pool.Booking {
-	if isRate(c) {
+	if c.IsRate() {
 		rate := rateOf(c)
 		level, cost := k.level(c.Key, rate, now), rate.Cost(c.Amount)
 		if cost > 0 {
@@ -67,21 +67,21 @@ func (k *counters) book(c pool.Charge, id pool.ID, now, ends int64) pool.Booking
 		}
 		return pool.Booking{Charge: c, Standing: rateStanding(rate, level), DrainedAt: time.UnixMicro(level.Drained()).UTC()}
 	}
-	name, span := locate(c, now)
+	name, end := locate(c, now)
 	var settled, reserved int64
 	if c.Amount > 0 {
-		w := k.window(name, span.end)
+		w := k.window(name, end)
 		w.take(leaseName{id, c.Amount}, ends)
 		settled, reserved = w.settled, w.reserved
 	} else if w := k.windows[name]; w != nil {
 		settled, reserved = w.settled, w.reserved
 	}
-	return pool.Booking{Charge: c, Standing: span.standing(c, settled, reserved, now)}
+	return pool.Booking{Charge: c, Standing: c.Window.Standing(settled, reserved, time.UnixMicro(now))}
 }
 
 // renew lets the lease of a booking go on.
 func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
-	if isRate(b.Charge) {
+	if b.IsRate() {
 		return
 	}
 	if w := k.windows[windowName{b.Key, b.Start.UnixMicro()}]; w != nil {
@@ -91,7 +91,7 @@ func (k *counters) renew(b pool.Booking, id pool.ID, now, ends int64) {
 
 // settle replaces what was booked by what it came to.
 func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
-	if isRate(a.Charge) {
+	if a.IsRate() {
 		rate := rateOf(a.Charge)
 		k.correct(a.Key, rate, rate.Correction(a.Amount, a.Came), a.DrainedAt.UnixMicro(), now)
 		return
@@ -107,26 +107,26 @@ func (k *counters) settle(a pool.Actual, id pool.ID, now int64) {
 
 // debit books a charge whether or not it fits.
 func (k *counters) debit(c pool.Charge, now int64) {
-	if isRate(c) {
+	if c.IsRate() {
 		rate := rateOf(c)
 		k.correct(c.Key, rate, rate.Correction(0, c.Amount), 0, now)
 		return
 	}
-	name, span := locate(c, now)
-	k.window(name, span.end).add(c.Amount)
+	name, end := locate(c, now)
+	k.window(name, end).add(c.Amount)
 }
 
 // read tells where a counter stands, and changes nothing.
 func (k *counters) read(c pool.Charge, now int64) pool.Standing {
-	if isRate(c) {
+	if c.IsRate() {
 		rate := rateOf(c)
 		return rateStanding(rate, k.level(c.Key, rate, now))
 	}
-	name, span := locate(c, now)
+	name, _ := locate(c, now)
 	if w := k.windows[name]; w != nil {
-		return span.standing(c, w.settled, w.live(now), now)
+		return c.Window.Standing(w.settled, w.live(now), time.UnixMicro(now))
 	}
-	return span.standing(c, 0, 0, now)
+	return c.Window.Standing(0, 0, time.UnixMicro(now))
 }
 
 func (k *counters) level(key string, r gcra.Rate, now int64) gcra.Level {
@@ -179,23 +179,10 @@ func (k *counters) sweep(now int64) {
 	k.sweepAt = max(2*(len(k.rates)+len(k.windows)), sweepFrom)
 }
 
-// interval is where a window begins and is over, in microseconds.
-type interval struct{ start, end int64 }
-
-// locate finds the window that a charge falls into now.
-func locate(c pool.Charge, now int64) (windowName, interval) {
-	start, end := c.Window.Span.At(time.UnixMicro(now))
-	return windowName{c.Key, start.UnixMicro()}, interval{start.UnixMicro(), end.UnixMicro()}
-}
-
-func (i interval) standing(c pool.Charge, settled, reserved, now int64) pool.Standing {
-	return pool.Standing{
-		Settled:   settled,
-		Reserved:  reserved,
-		Remaining: c.Window.Remaining(settled + reserved),
-		Reset:     time.Duration(i.end-now) * time.Microsecond,
-		Start:     time.UnixMicro(i.start).UTC(),
-	}
+// locate finds the window that a charge falls into now, and when it is over, in microseconds.
+func locate(c pool.Charge, now int64) (name windowName, end int64) {
+	from, to := c.Window.Span.At(time.UnixMicro(now))
+	return windowName{c.Key, from.UnixMicro()}, to.UnixMicro()
 }
 
 func rateStanding(r gcra.Rate, level gcra.Level) pool.Standing {

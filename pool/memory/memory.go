@@ -148,6 +148,3 @@ func (m *Meter) micros() int64 { return m.now().UnixMicro() }
 
 // rateOf is a charge's rate as it is counted.
 func rateOf(c pool.Charge) gcra.Rate { return gcra.Of(c.Rate.Limit, c.Rate.Burst, c.Rate.Per) }
-
-// isRate reports whether a charge is one on a rate; otherwise it is one on a window.
-func isRate(c pool.Charge) bool { return c.Rate != pool.Rate{} }

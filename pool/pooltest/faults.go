@@ -52,7 +52,7 @@ var faults = []struct {
 	}},
 	{"a void gives no rate back", func(m pool.Meter, clock *Clock) pool.Meter {
 		return faulty{Meter: m, settle: func(ctx context.Context, id pool.ID, actuals []pool.Actual) error {
-			return m.Settle(ctx, id, slices.DeleteFunc(slices.Clone(actuals), func(a pool.Actual) bool { return a.Rate != pool.Rate{} }))
+			return m.Settle(ctx, id, slices.DeleteFunc(slices.Clone(actuals), func(a pool.Actual) bool { return a.IsRate() }))
 		}}
 	}},
 	{"a refund gives back what has drained", func(m pool.Meter, clock *Clock) pool.Meter {

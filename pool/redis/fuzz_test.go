@@ -213,7 +213,7 @@ func (c *comparison) step() {
 // change gives a counter another limit and burst, or grace, which may be the former ones.
 func (c *comparison) change() {
 	charge := &c.charges[int(c.next())%len(c.charges)]
-	if isRate(*charge) {
+	if charge.IsRate() {
 		charge.Rate.Limit, charge.Rate.Burst = 1+c.amount(), c.amount()-1
 	} else {
 		charge.Window.Limit, charge.Window.Grace = c.amount(), c.amount()
@@ -226,7 +226,7 @@ func (c *comparison) edge(off int64) {
 	charge := c.charges[int(c.next())%len(c.charges)]
 	charge.Amount = c.amount()
 	var wait time.Duration
-	if isRate(charge) {
+	if charge.IsRate() {
 		id := c.newID()
 		_, err := c.memory.Admit(c.Context(), id, time.Minute, []pool.Charge{charge})
 		_, other := c.redis.Admit(c.Context(), id, time.Minute, []pool.Charge{charge})

@@ -42,7 +42,7 @@ func (m *Meter) Admit(ctx context.Context, id pool.ID, ttl time.Duration, charge
 		r.word(string(id))
 		r.numbers(ttl.Microseconds())
 		for _, charge := range charges {
-			if isRate(charge) {
+			if charge.IsRate() {
 				rate := rateOf(charge)
 				cost := rate.Cost(charge.Amount)
 				r.rate(charge.Key)
@@ -77,7 +77,7 @@ func (m *Meter) Renew(ctx context.Context, attempts []pool.Renewal, ttl time.Dur
 	var leases []lease
 	for _, attempt := range attempts {
 		for _, b := range attempt.Bookings {
-			if !isRate(b.Charge) && b.Amount > 0 {
+			if !b.IsRate() && b.Amount > 0 {
 				leases = append(leases, lease{attempt.ID, b})
 			}
 		}
@@ -107,7 +107,7 @@ func (m *Meter) Settle(ctx context.Context, id pool.ID, actuals []pool.Actual) e
 	_, err := c.run(ctx, "settle", c.scripts.settle, func(r *request, now int64) {
 		c.writeOnce(r, now, id, pool.SettleMemory)
 		for _, a := range actuals {
-			if isRate(a.Charge) {
+			if a.IsRate() {
 				rate := rateOf(a.Charge)
 				r.correct(a.Key, rate, rate.Correction(a.Amount, a.Came), a.DrainedAt.UnixMicro())
 				continue
@@ -127,7 +127,7 @@ func (m *Meter) Debit(ctx context.Context, id pool.ID, charges []pool.Charge) er
 	_, err := c.run(ctx, "debit", c.scripts.settle, func(r *request, now int64) {
 		c.writeOnce(r, now, id, pool.DebitMemory)
 		for _, charge := range charges {
-			if isRate(charge) {
+			if charge.IsRate() {
 				rate := rateOf(charge)
 				r.correct(charge.Key, rate, rate.Correction(0, charge.Amount), 0)
 				continue
@@ -153,7 +153,7 @@ func (m *Meter) Read(ctx context.Context, charges []pool.Charge) ([]pool.Standin
 	got, err := c.run(ctx, "read", c.scripts.read, func(r *request, now int64) {
 		c.clock.write(r, now)
 		for _, charge := range charges {
-			if isRate(charge) {
+			if charge.IsRate() {
 				r.rate(charge.Key)
 				r.word(wordRate)
 				rate := rateOf(charge)

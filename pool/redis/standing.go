@@ -22,12 +22,12 @@ func (b *before) next() int64 {
 
 // standing is where a counter stood, and its level if it is a rate.
 func (b *before) standing(c pool.Charge, now int64) (pool.Standing, gcra.Level) {
-	if isRate(c) {
+	if c.IsRate() {
 		rate := rateOf(c)
 		level := gcra.Level{At: now, Backlog: b.next(), Limit: rate.Limit}
 		return rateStanding(rate, level), level
 	}
-	return windowStanding(c, b.next(), b.next(), now), gcra.Level{}
+	return c.Window.Standing(b.next(), b.next(), time.UnixMicro(now)), gcra.Level{}
 }
 
 // bookings are the charges that were booked, with what is there after them.
@@ -35,12 +35,12 @@ func bookings(charges []pool.Charge, got reply) []pool.Booking {
 	booked, numbers := make([]pool.Booking, 0, len(charges)), before{got.before}
 	for _, c := range charges {
 		b := pool.Booking{Charge: c}
-		if isRate(c) {
+		if c.IsRate() {
 			rate := rateOf(c)
 			level := gcra.Level{At: got.now, Backlog: numbers.next(), Limit: rate.Limit}.Add(rate.Cost(c.Amount))
 			b.Standing, b.DrainedAt = rateStanding(rate, level), time.UnixMicro(level.Drained()).UTC()
 		} else {
-			b.Standing = windowStanding(c, numbers.next(), numbers.next()+c.Amount, got.now)
+			b.Standing = c.Window.Standing(numbers.next(), numbers.next()+c.Amount, time.UnixMicro(got.now))
 		}
 		booked = append(booked, b)
 	}
@@ -54,7 +54,7 @@ func refusal(charges []pool.Charge, got reply) error {
 	for _, c := range charges {
 		s, level := numbers.standing(c, got.now)
 		r := pool.Refused{Charge: c, Standing: s}
-		if isRate(c) {
+		if c.IsRate() {
 			rate := rateOf(c)
 			cost := rate.Cost(c.Amount)
 			if level.Fits(rate, cost) {
@@ -89,25 +89,11 @@ func rateStanding(r gcra.Rate, level gcra.Level) pool.Standing {
 	return pool.Standing{Remaining: level.Remaining(r), Reset: level.Reset(r)}
 }
 
-func windowStanding(c pool.Charge, settled, reserved, now int64) pool.Standing {
-	start, end := c.Window.Span.At(time.UnixMicro(now))
-	return pool.Standing{
-		Settled:   settled,
-		Reserved:  reserved,
-		Remaining: c.Window.Remaining(settled + reserved),
-		Reset:     time.Duration(end.UnixMicro()-now) * time.Microsecond,
-		Start:     start,
-	}
-}
-
 // windowAt is the window that an instant falls into, in microseconds.
 func windowAt(c pool.Charge, micros int64) (start, end int64) {
 	from, to := c.Window.Span.At(time.UnixMicro(micros))
 	return from.UnixMicro(), to.UnixMicro()
 }
-
-// isRate reports whether a charge is one on a rate; otherwise it is one on a window.
-func isRate(c pool.Charge) bool { return c.Rate != pool.Rate{} }
 
 // rateOf is a charge's rate as it is counted.
 func rateOf(c pool.Charge) gcra.Rate { return gcra.Of(c.Rate.Limit, c.Rate.Burst, c.Rate.Per) }

@@ -38,10 +38,13 @@ func (h *Handler) MintAPIKey(ctx context.Context, req *ktmsv1.MintAPIKeyRequest)
 }
 
 // NewPlainKey makes up a client key.
-func NewPlainKey() string {
+func NewPlainKey() string { return plainKey(access.KeyPrefix) }
+
+// plainKey makes up a key of the kind that a prefix stands for.
+func plainKey(prefix string) string {
 	random := make([]byte, keyBytes)
 	_, _ = rand.Read(random) // never fails: crypto/rand ends the program instead
-	return access.KeyPrefix + hex.EncodeToString(random)
+	return prefix + hex.EncodeToString(random)
 }
 
 // NewKey returns the row of a plain key that is about to be stored.

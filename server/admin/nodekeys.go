@@ -2,9 +2,7 @@ package admin
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,9 +22,7 @@ const nodePrefixLength = 17
 // MintNodeKey implements AdminService. A node may have several active keys: its next one is minted and put on the
 // machine before the last one is revoked, so that replacing a key never takes the node out of the pool.
 func (h *Handler) MintNodeKey(ctx context.Context, req *ktmsv1.MintNodeKeyRequest) (*ktmsv1.MintNodeKeyResponse, error) {
-	random := make([]byte, keyBytes)
-	_, _ = rand.Read(random) // never fails: crypto/rand ends the program instead
-	plain := access.NodeKeyPrefix + hex.EncodeToString(random)
+	plain := plainKey(access.NodeKeyPrefix)
 	key := store.NodeKey{
 		ID: uuid.Must(uuid.NewV7()).String(), Name: req.GetName(), NodeID: req.GetNodeId(),
 		Hash: sha256.Sum256([]byte(plain)), Prefix: plain[:nodePrefixLength], AllowedModels: req.GetAllowedModels(),

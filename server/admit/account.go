@@ -203,11 +203,9 @@ func (a *Account) Close() {
 	if a == nil {
 		return
 	}
-	if t := a.last; t != nil {
-		t.settleOnce(nil)
-	}
 	end := booking{id: pool.ID(a.call.ID + "/end")}
 	if t := a.last; t != nil {
+		t.settleOnce(nil)
 		if b, some := t.booking(); some && len(b.debits) > 0 {
 			a.c.later(b)
 		} else if some {

@@ -157,18 +157,11 @@ func (c *Controller) renewLeases(ctx context.Context) {
 			attempts = append(attempts, pool.Renewal{ID: t.id, Bookings: t.bookings})
 		}
 		c.mu.Unlock()
-		for len(attempts) > 0 {
-			n := min(len(attempts), renewalsAtOnce)
-			if err := c.options.Meter.Renew(ctx, attempts[:n], c.options.Lease); err != nil {
-				break // counted by the pool; the next tick tries again
-			}
-			attempts = attempts[n:]
+		if len(attempts) > 0 {
+			_ = c.options.Meter.Renew(ctx, attempts, c.options.Lease) // counted by the pool; the next tick tries again
 		}
 	}
 }
-
-// renewalsAtOnce bounds how long one renewal keeps the counters from everybody else.
-const renewalsAtOnce = 64
 
 func (c *Controller) hold(t *Ticket) {
 	c.mu.Lock()

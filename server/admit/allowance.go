@@ -41,7 +41,7 @@ func unitOf(c pool.Charge) string {
 
 func allowance(unit string, c pool.Charge, s pool.Standing) status.Allowance {
 	limit := c.Window.Limit
-	if c.Rate != (pool.Rate{}) {
+	if c.IsRate() {
 		limit = c.Rate.Burst + 1 // what is left is counted from there
 	}
 	return status.Allowance{Unit: unit, Limit: limit, Remaining: s.Remaining, Reset: s.Reset}

@@ -105,11 +105,8 @@ func (c *Counter) Tokens() int64 { return (c.milli + 999) / 1000 }
 
 // AddChunk counts what a chunk of a stream says.
 func (c *Counter) AddChunk(chunk *ktmsv1.GenerateTextChunk) {
-	c.Add(chunk.GetDelta())
-	c.Add(chunk.GetReasoningDelta())
-	c.Add(chunk.GetRefusalDelta())
+	c.add(chunk.GetDelta(), chunk.GetReasoningDelta(), chunk.GetRefusalDelta())
 	for _, call := range chunk.GetToolCallChunks() {
-		c.Add(call.GetName())
-		c.Add(call.GetArguments())
+		c.add(call.GetName(), call.GetArguments())
 	}
 }

@@ -209,12 +209,9 @@ func EstimateEmbeddings(req *ktmsv1.GetEmbeddingsRequest) int64 {
 func EstimateAnswer(r *ktmsv1.GenerateTextResponse) int64 {
 	var text Counter
 	for _, c := range r.GetChoices() {
-		for _, s := range []string{c.GetText(), c.GetReasoning(), c.GetRefusal()} {
-			text.Add(s)
-		}
+		text.add(c.GetText(), c.GetReasoning(), c.GetRefusal())
 		for _, call := range c.GetToolCalls() {
-			text.Add(call.GetName())
-			text.Add(call.GetArguments())
+			text.add(call.GetName(), call.GetArguments())
 		}
 	}
 	return text.Tokens()

@@ -67,7 +67,7 @@ func waitFor(r *pool.Refused) time.Duration {
 
 // onlyHeld reports whether nothing but reservations is in the way.
 func onlyHeld(r *pool.Refused) bool {
-	return r.Rate == (pool.Rate{}) && r.Reserved > 0 && r.Window.Fits(r.Settled, r.Amount)
+	return !r.IsRate() && r.Reserved > 0 && r.Window.Fits(r.Settled, r.Amount)
 }
 
 // ofCall reports whether a limit is on the whole call.

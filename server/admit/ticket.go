@@ -64,7 +64,7 @@ func tokens(u *ktmsv1.TokensUsage) int64 { return u.GetInput() + u.GetOutput() }
 // reserves reports whether the attempt holds anything that ends by itself.
 func (t *Ticket) reserves() bool {
 	for _, b := range t.bookings {
-		if b.Rate == (pool.Rate{}) {
+		if !b.IsRate() {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func (t *Ticket) booking() (b booking, some bool) {
 	}
 	for _, own := range t.bookings {
 		came := t.came(own.Charge)
-		if own.Rate != (pool.Rate{}) && came == own.Amount {
+		if own.IsRate() && came == own.Amount {
 			continue // nothing to correct
 		}
 		if b.actuals == nil {
