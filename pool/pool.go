@@ -1,5 +1,5 @@
 // Package pool is the contract for everything that replicas share and that expires by itself: the counters behind rates,
-// budgets and spend limits.
+// budgets and spend limits, and the machines that serve models.
 //
 // Implementations are named by technology (redis, memory) and run the suite in pooltest. What stays (the limits
 // themselves) belongs to package store.

@@ -25,8 +25,8 @@ type layer struct {
 	because string
 }
 
-// The only things that the layers of the server may import of what lies below them.
-var contracts = []string{"api/gen/...", "store", "pool", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema"}
+// The only things that the layers of the server may import of what lies below them, and the arithmetic of choosing nodes.
+var contracts = []string{"api/gen/...", "store", "pool", "pool/selection", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema"}
 
 const serverBecause = "a layer of the server knows only the layers below it, and of store, pool and vendors only what every implementation has in common"
 
@@ -46,7 +46,7 @@ var layers = []layer{
 	{"store/...", []string{"api/gen/...", "migrations", "store", "store/sqlstore"}, "implementations of the store do not know each other"},
 	{"store/storetest", []string{"api/gen/...", "migrations", "store"}, "a suite that knew an implementation would bend to it"},
 
-	{"pool", nil, "a contract does not know who fulfils or uses it"},
+	{"pool", []string{"pool/selection"}, "a contract does not know who fulfils or uses it; what is chosen from is the arithmetic's"},
 	{"pool/gcra", nil, "arithmetic depends on nothing"},
 	{"pool/selection", nil, "the choice of a node is simulated and mirrored in a script, so it depends on nothing"},
 	{"pool/selection/simulate", []string{"pool/selection"}, "a simulation drives the arithmetic that production uses, and nothing beside it"},
@@ -61,7 +61,7 @@ var layers = []layer{
 	{"vendors/...", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport"}, "dialects do not know each other"},
 	{"vendors/anthropic", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport", "vendors/claude"}, "Claude's own dialect knows Claude, and no other dialect"},
 	{"vendors/bedrock", []string{"api/gen/...", "vendors", "vendors/sse", "vendors/openaiapi", "vendors/schema", "vendors/transport", "vendors/claude"}, "it serves Claude among others, and knows no other dialect"},
-	{"vendors/nodes", []string{"api/gen/...", "pool", "vendors", "vendors/guarded", "vendors/openai"}, "the local pool is a vendor that speaks OpenAI's dialect, the one step aside"},
+	{"vendors/nodes", []string{"api/gen/...", "pool", "pool/selection", "vendors", "vendors/guarded", "vendors/openai", "vendors/transport"}, "the local pool is a vendor that speaks OpenAI's dialect, the one step aside"},
 
 	{"server", append([]string{"server/..."}, contracts...), serverBecause},
 	{"server/servertest/...", []string{"api/gen/...", "server/...", "store/...", "pool/...", "vendors/..."}, "the server's harness is no node agent"},
