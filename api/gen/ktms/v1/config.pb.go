@@ -897,115 +897,6 @@ func (x *RouteCandidate) GetNodes() []*NodeFactor {
 	return nil
 }
 
-// Experimental: how the selector sees one node.
-type NodeFactor struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Eligible      bool                   `protobuf:"varint,2,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Weight        float64                `protobuf:"fixed64,4,opt,name=weight,proto3" json:"weight,omitempty"`
-	Base          float64                `protobuf:"fixed64,5,opt,name=base,proto3" json:"base,omitempty"`
-	Load          float64                `protobuf:"fixed64,6,opt,name=load,proto3" json:"load,omitempty"`
-	Perf          float64                `protobuf:"fixed64,7,opt,name=perf,proto3" json:"perf,omitempty"`
-	Prefill       float64                `protobuf:"fixed64,8,opt,name=prefill,proto3" json:"prefill,omitempty"`
-	Affinity      float64                `protobuf:"fixed64,9,opt,name=affinity,proto3" json:"affinity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NodeFactor) Reset() {
-	*x = NodeFactor{}
-	mi := &file_ktms_v1_config_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NodeFactor) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NodeFactor) ProtoMessage() {}
-
-func (x *NodeFactor) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_config_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NodeFactor.ProtoReflect.Descriptor instead.
-func (*NodeFactor) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_config_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *NodeFactor) GetNodeId() string {
-	if x != nil {
-		return x.NodeId
-	}
-	return ""
-}
-
-func (x *NodeFactor) GetEligible() bool {
-	if x != nil {
-		return x.Eligible
-	}
-	return false
-}
-
-func (x *NodeFactor) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *NodeFactor) GetWeight() float64 {
-	if x != nil {
-		return x.Weight
-	}
-	return 0
-}
-
-func (x *NodeFactor) GetBase() float64 {
-	if x != nil {
-		return x.Base
-	}
-	return 0
-}
-
-func (x *NodeFactor) GetLoad() float64 {
-	if x != nil {
-		return x.Load
-	}
-	return 0
-}
-
-func (x *NodeFactor) GetPerf() float64 {
-	if x != nil {
-		return x.Perf
-	}
-	return 0
-}
-
-func (x *NodeFactor) GetPrefill() float64 {
-	if x != nil {
-		return x.Prefill
-	}
-	return 0
-}
-
-func (x *NodeFactor) GetAffinity() float64 {
-	if x != nil {
-		return x.Affinity
-	}
-	return 0
-}
-
 type ExplainRouteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty on override.
@@ -1025,7 +916,7 @@ type ExplainRouteResponse struct {
 
 func (x *ExplainRouteResponse) Reset() {
 	*x = ExplainRouteResponse{}
-	mi := &file_ktms_v1_config_proto_msgTypes[14]
+	mi := &file_ktms_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +928,7 @@ func (x *ExplainRouteResponse) String() string {
 func (*ExplainRouteResponse) ProtoMessage() {}
 
 func (x *ExplainRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_config_proto_msgTypes[14]
+	mi := &file_ktms_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +941,7 @@ func (x *ExplainRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRouteResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRouteResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_ktms_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainRouteResponse) GetMatchedRule() string {
@@ -1113,7 +1004,7 @@ var File_ktms_v1_config_proto protoreflect.FileDescriptor
 
 const file_ktms_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14ktms/v1/config.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x11ktms/v1/key.proto\x1a\x13ktms/v1/limit.proto\x1a\x13ktms/v1/model.proto\x1a\x14ktms/v1/tenant.proto\x1a\x12ktms/v1/text.proto\"\x9d\x04\n" +
+	"\x14ktms/v1/config.proto\x12\aktms.v1\x1a\x1bbuf/validate/validate.proto\x1a\x11ktms/v1/key.proto\x1a\x13ktms/v1/limit.proto\x1a\x13ktms/v1/model.proto\x1a\x12ktms/v1/node.proto\x1a\x14ktms/v1/tenant.proto\x1a\x12ktms/v1/text.proto\"\x9d\x04\n" +
 	"\bRuleSpec\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12\x1a\n" +
@@ -1193,18 +1084,7 @@ const file_ktms_v1_config_proto_rawDesc = "" +
 	"\x04kept\x18\x03 \x01(\bR\x04kept\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12)\n" +
-	"\x05nodes\x18\x06 \x03(\v2\x13.ktms.v1.NodeFactorR\x05nodes\"\xe3\x01\n" +
-	"\n" +
-	"NodeFactor\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1a\n" +
-	"\beligible\x18\x02 \x01(\bR\beligible\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06weight\x18\x04 \x01(\x01R\x06weight\x12\x12\n" +
-	"\x04base\x18\x05 \x01(\x01R\x04base\x12\x12\n" +
-	"\x04load\x18\x06 \x01(\x01R\x04load\x12\x12\n" +
-	"\x04perf\x18\a \x01(\x01R\x04perf\x12\x18\n" +
-	"\aprefill\x18\b \x01(\x01R\aprefill\x12\x1a\n" +
-	"\baffinity\x18\t \x01(\x01R\baffinity\"\xc7\x02\n" +
+	"\x05nodes\x18\x06 \x03(\v2\x13.ktms.v1.NodeFactorR\x05nodes\"\xc7\x02\n" +
 	"\x14ExplainRouteResponse\x12!\n" +
 	"\fmatched_rule\x18\x01 \x01(\tR\vmatchedRule\x12\x1d\n" +
 	"\n" +
@@ -1231,7 +1111,7 @@ func file_ktms_v1_config_proto_rawDescGZIP() []byte {
 	return file_ktms_v1_config_proto_rawDescData
 }
 
-var file_ktms_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_ktms_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_ktms_v1_config_proto_goTypes = []any{
 	(*RuleSpec)(nil),                       // 0: ktms.v1.RuleSpec
 	(*UpsertModelRequest)(nil),             // 1: ktms.v1.UpsertModelRequest
@@ -1246,37 +1126,37 @@ var file_ktms_v1_config_proto_goTypes = []any{
 	(*GetConfigResponse)(nil),              // 10: ktms.v1.GetConfigResponse
 	(*ExplainRouteRequest)(nil),            // 11: ktms.v1.ExplainRouteRequest
 	(*RouteCandidate)(nil),                 // 12: ktms.v1.RouteCandidate
-	(*NodeFactor)(nil),                     // 13: ktms.v1.NodeFactor
-	(*ExplainRouteResponse)(nil),           // 14: ktms.v1.ExplainRouteResponse
-	nil,                                    // 15: ktms.v1.RuleSpec.AttributesEntry
-	nil,                                    // 16: ktms.v1.ExplainRouteRequest.AttributesEntry
-	(Effort)(0),                            // 17: ktms.v1.Effort
-	(*ModelSpec)(nil),                      // 18: ktms.v1.ModelSpec
-	(*Organization)(nil),                   // 19: ktms.v1.Organization
-	(*Team)(nil),                           // 20: ktms.v1.Team
-	(*VendorKeyInfo)(nil),                  // 21: ktms.v1.VendorKeyInfo
-	(*UserRateLimit)(nil),                  // 22: ktms.v1.UserRateLimit
-	(*SpendLimit)(nil),                     // 23: ktms.v1.SpendLimit
+	(*ExplainRouteResponse)(nil),           // 13: ktms.v1.ExplainRouteResponse
+	nil,                                    // 14: ktms.v1.RuleSpec.AttributesEntry
+	nil,                                    // 15: ktms.v1.ExplainRouteRequest.AttributesEntry
+	(Effort)(0),                            // 16: ktms.v1.Effort
+	(*ModelSpec)(nil),                      // 17: ktms.v1.ModelSpec
+	(*Organization)(nil),                   // 18: ktms.v1.Organization
+	(*Team)(nil),                           // 19: ktms.v1.Team
+	(*VendorKeyInfo)(nil),                  // 20: ktms.v1.VendorKeyInfo
+	(*UserRateLimit)(nil),                  // 21: ktms.v1.UserRateLimit
+	(*SpendLimit)(nil),                     // 22: ktms.v1.SpendLimit
+	(*NodeFactor)(nil),                     // 23: ktms.v1.NodeFactor
 }
 var file_ktms_v1_config_proto_depIdxs = []int32{
-	17, // 0: ktms.v1.RuleSpec.effort:type_name -> ktms.v1.Effort
-	15, // 1: ktms.v1.RuleSpec.attributes:type_name -> ktms.v1.RuleSpec.AttributesEntry
-	18, // 2: ktms.v1.UpsertModelRequest.model:type_name -> ktms.v1.ModelSpec
-	18, // 3: ktms.v1.UpsertModelResponse.model:type_name -> ktms.v1.ModelSpec
-	18, // 4: ktms.v1.AdminServiceListModelsResponse.models:type_name -> ktms.v1.ModelSpec
+	16, // 0: ktms.v1.RuleSpec.effort:type_name -> ktms.v1.Effort
+	14, // 1: ktms.v1.RuleSpec.attributes:type_name -> ktms.v1.RuleSpec.AttributesEntry
+	17, // 2: ktms.v1.UpsertModelRequest.model:type_name -> ktms.v1.ModelSpec
+	17, // 3: ktms.v1.UpsertModelResponse.model:type_name -> ktms.v1.ModelSpec
+	17, // 4: ktms.v1.AdminServiceListModelsResponse.models:type_name -> ktms.v1.ModelSpec
 	0,  // 5: ktms.v1.ReplaceRulesRequest.rules:type_name -> ktms.v1.RuleSpec
 	0,  // 6: ktms.v1.ReplaceRulesResponse.rules:type_name -> ktms.v1.RuleSpec
-	18, // 7: ktms.v1.GetConfigResponse.models:type_name -> ktms.v1.ModelSpec
+	17, // 7: ktms.v1.GetConfigResponse.models:type_name -> ktms.v1.ModelSpec
 	0,  // 8: ktms.v1.GetConfigResponse.rules:type_name -> ktms.v1.RuleSpec
-	19, // 9: ktms.v1.GetConfigResponse.organizations:type_name -> ktms.v1.Organization
-	20, // 10: ktms.v1.GetConfigResponse.teams:type_name -> ktms.v1.Team
-	21, // 11: ktms.v1.GetConfigResponse.vendor_keys:type_name -> ktms.v1.VendorKeyInfo
-	22, // 12: ktms.v1.GetConfigResponse.user_rate_limits:type_name -> ktms.v1.UserRateLimit
-	23, // 13: ktms.v1.GetConfigResponse.spend_limits:type_name -> ktms.v1.SpendLimit
-	17, // 14: ktms.v1.ExplainRouteRequest.effort:type_name -> ktms.v1.Effort
-	16, // 15: ktms.v1.ExplainRouteRequest.attributes:type_name -> ktms.v1.ExplainRouteRequest.AttributesEntry
-	13, // 16: ktms.v1.RouteCandidate.nodes:type_name -> ktms.v1.NodeFactor
-	17, // 17: ktms.v1.ExplainRouteResponse.effort:type_name -> ktms.v1.Effort
+	18, // 9: ktms.v1.GetConfigResponse.organizations:type_name -> ktms.v1.Organization
+	19, // 10: ktms.v1.GetConfigResponse.teams:type_name -> ktms.v1.Team
+	20, // 11: ktms.v1.GetConfigResponse.vendor_keys:type_name -> ktms.v1.VendorKeyInfo
+	21, // 12: ktms.v1.GetConfigResponse.user_rate_limits:type_name -> ktms.v1.UserRateLimit
+	22, // 13: ktms.v1.GetConfigResponse.spend_limits:type_name -> ktms.v1.SpendLimit
+	16, // 14: ktms.v1.ExplainRouteRequest.effort:type_name -> ktms.v1.Effort
+	15, // 15: ktms.v1.ExplainRouteRequest.attributes:type_name -> ktms.v1.ExplainRouteRequest.AttributesEntry
+	23, // 16: ktms.v1.RouteCandidate.nodes:type_name -> ktms.v1.NodeFactor
+	16, // 17: ktms.v1.ExplainRouteResponse.effort:type_name -> ktms.v1.Effort
 	12, // 18: ktms.v1.ExplainRouteResponse.candidates:type_name -> ktms.v1.RouteCandidate
 	19, // [19:19] is the sub-list for method output_type
 	19, // [19:19] is the sub-list for method input_type
@@ -1293,6 +1173,7 @@ func file_ktms_v1_config_proto_init() {
 	file_ktms_v1_key_proto_init()
 	file_ktms_v1_limit_proto_init()
 	file_ktms_v1_model_proto_init()
+	file_ktms_v1_node_proto_init()
 	file_ktms_v1_tenant_proto_init()
 	file_ktms_v1_text_proto_init()
 	type x struct{}
@@ -1301,7 +1182,7 @@ func file_ktms_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ktms_v1_config_proto_rawDesc), len(file_ktms_v1_config_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -411,6 +411,7 @@ type MintNodeKeyResponse struct {
 	// Shown once.
 	PlainKey      string   `protobuf:"bytes,1,opt,name=plain_key,json=plainKey,proto3" json:"plain_key,omitempty"`
 	NodeKey       *NodeKey `protobuf:"bytes,2,opt,name=node_key,json=nodeKey,proto3" json:"node_key,omitempty"`
+	ConfigVersion int64    `protobuf:"varint,3,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +458,13 @@ func (x *MintNodeKeyResponse) GetNodeKey() *NodeKey {
 		return x.NodeKey
 	}
 	return nil
+}
+
+func (x *MintNodeKeyResponse) GetConfigVersion() int64 {
+	if x != nil {
+		return x.ConfigVersion
+	}
+	return 0
 }
 
 type ListNodeKeysRequest struct {
@@ -618,6 +626,9 @@ func (x *RevokeNodeKeyRequest) GetName() string {
 type RevokeNodeKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeKey       *NodeKey               `protobuf:"bytes,1,opt,name=node_key,json=nodeKey,proto3" json:"node_key,omitempty"`
+	ConfigVersion int64                  `protobuf:"varint,2,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
+	// The node that had registered with the key left the pool at once; otherwise it does when its heartbeats are missed.
+	NodeRemoved   bool `protobuf:"varint,3,opt,name=node_removed,json=nodeRemoved,proto3" json:"node_removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +670,20 @@ func (x *RevokeNodeKeyResponse) GetNodeKey() *NodeKey {
 	return nil
 }
 
+func (x *RevokeNodeKeyResponse) GetConfigVersion() int64 {
+	if x != nil {
+		return x.ConfigVersion
+	}
+	return 0
+}
+
+func (x *RevokeNodeKeyResponse) GetNodeRemoved() bool {
+	if x != nil {
+		return x.NodeRemoved
+	}
+	return false
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -682,11 +707,18 @@ type Node struct {
 	AgentVersion    string                 `protobuf:"bytes,16,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	// Why the node is not HEALTHY.
 	StateReason string `protobuf:"bytes,17,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
-	// Time to the first token in seconds and tokens per second, as the gateway measured them; 0 = not yet.
+	// Time to the first token in seconds and tokens per second, as the gateway measured them; 0 = not yet. With several
+	// models, those of the first; factors has each.
 	TtftSeconds     float64 `protobuf:"fixed64,18,opt,name=ttft_seconds,json=ttftSeconds,proto3" json:"ttft_seconds,omitempty"`
 	TokensPerSecond float64 `protobuf:"fixed64,19,opt,name=tokens_per_second,json=tokensPerSecond,proto3" json:"tokens_per_second,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Slots held idle, because the node gives a share of its time only.
+	IdleSlots int32 `protobuf:"varint,20,opt,name=idle_slots,json=idleSlots,proto3" json:"idle_slots,omitempty"`
+	// Tokens of prompts that the node was sent and has not begun to answer.
+	QueuedPromptTokens int64 `protobuf:"varint,21,opt,name=queued_prompt_tokens,json=queuedPromptTokens,proto3" json:"queued_prompt_tokens,omitempty"`
+	// Experimental: for each of its models, how the selector sees the node for a request without a prompt.
+	Factors       []*NodeFactor `protobuf:"bytes,22,rep,name=factors,proto3" json:"factors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -852,6 +884,178 @@ func (x *Node) GetTokensPerSecond() float64 {
 	return 0
 }
 
+func (x *Node) GetIdleSlots() int32 {
+	if x != nil {
+		return x.IdleSlots
+	}
+	return 0
+}
+
+func (x *Node) GetQueuedPromptTokens() int64 {
+	if x != nil {
+		return x.QueuedPromptTokens
+	}
+	return 0
+}
+
+func (x *Node) GetFactors() []*NodeFactor {
+	if x != nil {
+		return x.Factors
+	}
+	return nil
+}
+
+// Experimental: how the selector sees one node for one model. The weight is the product of the factors.
+type NodeFactor struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	NodeId   string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Eligible bool                   `protobuf:"varint,2,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	Reason   string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Weight   float64                `protobuf:"fixed64,4,opt,name=weight,proto3" json:"weight,omitempty"`
+	Base     float64                `protobuf:"fixed64,5,opt,name=base,proto3" json:"base,omitempty"`
+	Load     float64                `protobuf:"fixed64,6,opt,name=load,proto3" json:"load,omitempty"`
+	Perf     float64                `protobuf:"fixed64,7,opt,name=perf,proto3" json:"perf,omitempty"`
+	Prefill  float64                `protobuf:"fixed64,8,opt,name=prefill,proto3" json:"prefill,omitempty"`
+	Affinity float64                `protobuf:"fixed64,9,opt,name=affinity,proto3" json:"affinity,omitempty"`
+	Model    string                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`
+	// The node is close enough to the best one to take turns with it.
+	Shortlisted     bool    `protobuf:"varint,11,opt,name=shortlisted,proto3" json:"shortlisted,omitempty"`
+	TtftSeconds     float64 `protobuf:"fixed64,12,opt,name=ttft_seconds,json=ttftSeconds,proto3" json:"ttft_seconds,omitempty"`
+	TokensPerSecond float64 `protobuf:"fixed64,13,opt,name=tokens_per_second,json=tokensPerSecond,proto3" json:"tokens_per_second,omitempty"`
+	// As this replica has learned it; 0 = not yet.
+	SecondsPerPromptToken float64 `protobuf:"fixed64,14,opt,name=seconds_per_prompt_token,json=secondsPerPromptToken,proto3" json:"seconds_per_prompt_token,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *NodeFactor) Reset() {
+	*x = NodeFactor{}
+	mi := &file_ktms_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFactor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFactor) ProtoMessage() {}
+
+func (x *NodeFactor) ProtoReflect() protoreflect.Message {
+	mi := &file_ktms_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFactor.ProtoReflect.Descriptor instead.
+func (*NodeFactor) Descriptor() ([]byte, []int) {
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NodeFactor) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *NodeFactor) GetEligible() bool {
+	if x != nil {
+		return x.Eligible
+	}
+	return false
+}
+
+func (x *NodeFactor) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeFactor) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetBase() float64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetLoad() float64 {
+	if x != nil {
+		return x.Load
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetPerf() float64 {
+	if x != nil {
+		return x.Perf
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetPrefill() float64 {
+	if x != nil {
+		return x.Prefill
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetAffinity() float64 {
+	if x != nil {
+		return x.Affinity
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *NodeFactor) GetShortlisted() bool {
+	if x != nil {
+		return x.Shortlisted
+	}
+	return false
+}
+
+func (x *NodeFactor) GetTtftSeconds() float64 {
+	if x != nil {
+		return x.TtftSeconds
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetTokensPerSecond() float64 {
+	if x != nil {
+		return x.TokensPerSecond
+	}
+	return 0
+}
+
+func (x *NodeFactor) GetSecondsPerPromptToken() float64 {
+	if x != nil {
+		return x.SecondsPerPromptToken
+	}
+	return 0
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -862,7 +1066,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[10]
+	mi := &file_ktms_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1078,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[10]
+	mi := &file_ktms_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1091,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -914,7 +1118,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[11]
+	mi := &file_ktms_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1130,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[11]
+	mi := &file_ktms_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1143,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -965,7 +1169,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[12]
+	mi := &file_ktms_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1181,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[12]
+	mi := &file_ktms_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1194,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -1009,7 +1213,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[13]
+	mi := &file_ktms_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1225,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[13]
+	mi := &file_ktms_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1238,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -1053,7 +1257,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[14]
+	mi := &file_ktms_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1269,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[14]
+	mi := &file_ktms_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1282,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UndrainNodeRequest) GetNodeId() string {
@@ -1097,7 +1301,7 @@ type UndrainNodeResponse struct {
 
 func (x *UndrainNodeResponse) Reset() {
 	*x = UndrainNodeResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[15]
+	mi := &file_ktms_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1313,7 @@ func (x *UndrainNodeResponse) String() string {
 func (*UndrainNodeResponse) ProtoMessage() {}
 
 func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[15]
+	mi := &file_ktms_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1326,7 @@ func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UndrainNodeResponse) GetNode() *Node {
@@ -1156,7 +1360,7 @@ type RegisterNodeRequest struct {
 
 func (x *RegisterNodeRequest) Reset() {
 	*x = RegisterNodeRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[16]
+	mi := &file_ktms_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1372,7 @@ func (x *RegisterNodeRequest) String() string {
 func (*RegisterNodeRequest) ProtoMessage() {}
 
 func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[16]
+	mi := &file_ktms_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1385,7 @@ func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RegisterNodeRequest) GetNodeId() string {
@@ -1267,7 +1471,7 @@ type RegisterNodeResponse struct {
 
 func (x *RegisterNodeResponse) Reset() {
 	*x = RegisterNodeResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[17]
+	mi := &file_ktms_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1483,7 @@ func (x *RegisterNodeResponse) String() string {
 func (*RegisterNodeResponse) ProtoMessage() {}
 
 func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[17]
+	mi := &file_ktms_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1496,7 @@ func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*RegisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RegisterNodeResponse) GetIgnoredModels() []string {
@@ -1326,14 +1530,17 @@ type HeartbeatRequest struct {
 	Models         []*NodeModel `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
 	Gpus           []*NodeGPU   `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	// Share of time given to requests; unset = 100.
-	LevelPercent  *int32 `protobuf:"varint,7,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
+	LevelPercent *int32 `protobuf:"varint,7,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
+	// Why the node can serve nothing at the moment, such as an engine that does not answer; empty = it can. Requests that
+	// it has not begun to answer go elsewhere.
+	Trouble       string `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[18]
+	mi := &file_ktms_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1552,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[18]
+	mi := &file_ktms_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1565,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HeartbeatRequest) GetNodeId() string {
@@ -1410,6 +1617,13 @@ func (x *HeartbeatRequest) GetLevelPercent() int32 {
 	return 0
 }
 
+func (x *HeartbeatRequest) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State NodeState              `protobuf:"varint,1,opt,name=state,proto3,enum=ktms.v1.NodeState" json:"state,omitempty"`
@@ -1426,7 +1640,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[19]
+	mi := &file_ktms_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1652,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[19]
+	mi := &file_ktms_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1665,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeartbeatResponse) GetState() NodeState {
@@ -1498,7 +1712,7 @@ type UnregisterNodeRequest struct {
 
 func (x *UnregisterNodeRequest) Reset() {
 	*x = UnregisterNodeRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[20]
+	mi := &file_ktms_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1724,7 @@ func (x *UnregisterNodeRequest) String() string {
 func (*UnregisterNodeRequest) ProtoMessage() {}
 
 func (x *UnregisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[20]
+	mi := &file_ktms_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1737,7 @@ func (x *UnregisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnregisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*UnregisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UnregisterNodeRequest) GetNodeId() string {
@@ -1541,7 +1755,7 @@ type UnregisterNodeResponse struct {
 
 func (x *UnregisterNodeResponse) Reset() {
 	*x = UnregisterNodeResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[21]
+	mi := &file_ktms_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1767,7 @@ func (x *UnregisterNodeResponse) String() string {
 func (*UnregisterNodeResponse) ProtoMessage() {}
 
 func (x *UnregisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[21]
+	mi := &file_ktms_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1780,7 @@ func (x *UnregisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnregisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*UnregisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 type VetModelsRequest struct {
@@ -1579,7 +1793,7 @@ type VetModelsRequest struct {
 
 func (x *VetModelsRequest) Reset() {
 	*x = VetModelsRequest{}
-	mi := &file_ktms_v1_node_proto_msgTypes[22]
+	mi := &file_ktms_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1805,7 @@ func (x *VetModelsRequest) String() string {
 func (*VetModelsRequest) ProtoMessage() {}
 
 func (x *VetModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[22]
+	mi := &file_ktms_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1818,7 @@ func (x *VetModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VetModelsRequest.ProtoReflect.Descriptor instead.
 func (*VetModelsRequest) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VetModelsRequest) GetNodeId() string {
@@ -1633,7 +1847,7 @@ type ModelVerdict struct {
 
 func (x *ModelVerdict) Reset() {
 	*x = ModelVerdict{}
-	mi := &file_ktms_v1_node_proto_msgTypes[23]
+	mi := &file_ktms_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1859,7 @@ func (x *ModelVerdict) String() string {
 func (*ModelVerdict) ProtoMessage() {}
 
 func (x *ModelVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[23]
+	mi := &file_ktms_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1872,7 @@ func (x *ModelVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelVerdict.ProtoReflect.Descriptor instead.
 func (*ModelVerdict) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ModelVerdict) GetModel() string {
@@ -1691,7 +1905,7 @@ type VetModelsResponse struct {
 
 func (x *VetModelsResponse) Reset() {
 	*x = VetModelsResponse{}
-	mi := &file_ktms_v1_node_proto_msgTypes[24]
+	mi := &file_ktms_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1917,7 @@ func (x *VetModelsResponse) String() string {
 func (*VetModelsResponse) ProtoMessage() {}
 
 func (x *VetModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ktms_v1_node_proto_msgTypes[24]
+	mi := &file_ktms_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1930,7 @@ func (x *VetModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VetModelsResponse.ProtoReflect.Descriptor instead.
 func (*VetModelsResponse) Descriptor() ([]byte, []int) {
-	return file_ktms_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_ktms_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VetModelsResponse) GetVerdicts() []*ModelVerdict {
@@ -1761,10 +1975,11 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\x80\x012\x1c^[a-zA-Z0-9][a-zA-Z0-9._-]*$R\x04name\x12?\n" +
 	"\anode_id\x18\x02 \x01(\tB&\xbaH#r!\x18\x80\x012\x1c^[a-zA-Z0-9][a-zA-Z0-9._-]*$R\x06nodeId\x12/\n" +
 	"\x0eallowed_models\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x18\x01R\rallowedModels\x124\n" +
-	"\rallowed_cidrs\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x18\x01\"\x05r\x03\xe8\x01\x01R\fallowedCidrs\"_\n" +
+	"\rallowed_cidrs\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x18\x01\"\x05r\x03\xe8\x01\x01R\fallowedCidrs\"\x86\x01\n" +
 	"\x13MintNodeKeyResponse\x12\x1b\n" +
 	"\tplain_key\x18\x01 \x01(\tR\bplainKey\x12+\n" +
-	"\bnode_key\x18\x02 \x01(\v2\x10.ktms.v1.NodeKeyR\anodeKey\"\x86\x01\n" +
+	"\bnode_key\x18\x02 \x01(\v2\x10.ktms.v1.NodeKeyR\anodeKey\x12%\n" +
+	"\x0econfig_version\x18\x03 \x01(\x03R\rconfigVersion\"\x86\x01\n" +
 	"\x13ListNodeKeysRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
@@ -1775,9 +1990,11 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\tnode_keys\x18\x01 \x03(\v2\x10.ktms.v1.NodeKeyR\bnodeKeys\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"3\n" +
 	"\x14RevokeNodeKeyRequest\x12\x1b\n" +
-	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"D\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"\x8e\x01\n" +
 	"\x15RevokeNodeKeyResponse\x12+\n" +
-	"\bnode_key\x18\x01 \x01(\v2\x10.ktms.v1.NodeKeyR\anodeKey\"\x85\x06\n" +
+	"\bnode_key\x18\x01 \x01(\v2\x10.ktms.v1.NodeKeyR\anodeKey\x12%\n" +
+	"\x0econfig_version\x18\x02 \x01(\x03R\rconfigVersion\x12!\n" +
+	"\fnode_removed\x18\x03 \x01(\bR\vnodeRemoved\"\x85\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12(\n" +
@@ -1800,9 +2017,30 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\ragent_version\x18\x10 \x01(\tR\fagentVersion\x12!\n" +
 	"\fstate_reason\x18\x11 \x01(\tR\vstateReason\x12!\n" +
 	"\fttft_seconds\x18\x12 \x01(\x01R\vttftSeconds\x12*\n" +
-	"\x11tokens_per_second\x18\x13 \x01(\x01R\x0ftokensPerSecondB\x12\n" +
+	"\x11tokens_per_second\x18\x13 \x01(\x01R\x0ftokensPerSecond\x12\x1d\n" +
+	"\n" +
+	"idle_slots\x18\x14 \x01(\x05R\tidleSlots\x120\n" +
+	"\x14queued_prompt_tokens\x18\x15 \x01(\x03R\x12queuedPromptTokens\x12-\n" +
+	"\afactors\x18\x16 \x03(\v2\x13.ktms.v1.NodeFactorR\afactorsB\x12\n" +
 	"\x10_active_requestsB\x0e\n" +
-	"\f_queue_depth\"Z\n" +
+	"\f_queue_depth\"\xa3\x03\n" +
+	"\n" +
+	"NodeFactor\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1a\n" +
+	"\beligible\x18\x02 \x01(\bR\beligible\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06weight\x18\x04 \x01(\x01R\x06weight\x12\x12\n" +
+	"\x04base\x18\x05 \x01(\x01R\x04base\x12\x12\n" +
+	"\x04load\x18\x06 \x01(\x01R\x04load\x12\x12\n" +
+	"\x04perf\x18\a \x01(\x01R\x04perf\x12\x18\n" +
+	"\aprefill\x18\b \x01(\x01R\aprefill\x12\x1a\n" +
+	"\baffinity\x18\t \x01(\x01R\baffinity\x12\x14\n" +
+	"\x05model\x18\n" +
+	" \x01(\tR\x05model\x12 \n" +
+	"\vshortlisted\x18\v \x01(\bR\vshortlisted\x12!\n" +
+	"\fttft_seconds\x18\f \x01(\x01R\vttftSeconds\x12*\n" +
+	"\x11tokens_per_second\x18\r \x01(\x01R\x0ftokensPerSecond\x127\n" +
+	"\x18seconds_per_prompt_token\x18\x0e \x01(\x01R\x15secondsPerPromptToken\"Z\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
@@ -1836,7 +2074,7 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x14RegisterNodeResponse\x12%\n" +
 	"\x0eignored_models\x18\x01 \x03(\tR\rignoredModels\x12<\n" +
 	"\x1aheartbeat_interval_seconds\x18\x02 \x01(\x05R\x18heartbeatIntervalSeconds\x12'\n" +
-	"\x0fsupports_levels\x18\x03 \x01(\bR\x0esupportsLevels\"\xe1\x02\n" +
+	"\x0fsupports_levels\x18\x03 \x01(\bR\x0esupportsLevels\"\x85\x03\n" +
 	"\x10HeartbeatRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12\x1a\n" +
 	"\bdraining\x18\x02 \x01(\bR\bdraining\x12,\n" +
@@ -1845,7 +2083,8 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"queueDepth\x88\x01\x01\x12*\n" +
 	"\x06models\x18\x05 \x03(\v2\x12.ktms.v1.NodeModelR\x06models\x12$\n" +
 	"\x04gpus\x18\x06 \x03(\v2\x10.ktms.v1.NodeGPUR\x04gpus\x123\n" +
-	"\rlevel_percent\x18\a \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x02R\flevelPercent\x88\x01\x01B\x12\n" +
+	"\rlevel_percent\x18\a \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x02R\flevelPercent\x88\x01\x01\x12\"\n" +
+	"\atrouble\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\atroubleB\x12\n" +
 	"\x10_active_requestsB\x0e\n" +
 	"\f_queue_depthB\x10\n" +
 	"\x0e_level_percent\"\xf2\x01\n" +
@@ -1894,7 +2133,7 @@ func file_ktms_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_ktms_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ktms_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_ktms_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_ktms_v1_node_proto_goTypes = []any{
 	(NodeState)(0),                 // 0: ktms.v1.NodeState
 	(*NodeModel)(nil),              // 1: ktms.v1.NodeModel
@@ -1907,56 +2146,58 @@ var file_ktms_v1_node_proto_goTypes = []any{
 	(*RevokeNodeKeyRequest)(nil),   // 8: ktms.v1.RevokeNodeKeyRequest
 	(*RevokeNodeKeyResponse)(nil),  // 9: ktms.v1.RevokeNodeKeyResponse
 	(*Node)(nil),                   // 10: ktms.v1.Node
-	(*ListNodesRequest)(nil),       // 11: ktms.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 12: ktms.v1.ListNodesResponse
-	(*DrainNodeRequest)(nil),       // 13: ktms.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),      // 14: ktms.v1.DrainNodeResponse
-	(*UndrainNodeRequest)(nil),     // 15: ktms.v1.UndrainNodeRequest
-	(*UndrainNodeResponse)(nil),    // 16: ktms.v1.UndrainNodeResponse
-	(*RegisterNodeRequest)(nil),    // 17: ktms.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),   // 18: ktms.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),       // 19: ktms.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 20: ktms.v1.HeartbeatResponse
-	(*UnregisterNodeRequest)(nil),  // 21: ktms.v1.UnregisterNodeRequest
-	(*UnregisterNodeResponse)(nil), // 22: ktms.v1.UnregisterNodeResponse
-	(*VetModelsRequest)(nil),       // 23: ktms.v1.VetModelsRequest
-	(*ModelVerdict)(nil),           // 24: ktms.v1.ModelVerdict
-	(*VetModelsResponse)(nil),      // 25: ktms.v1.VetModelsResponse
-	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
+	(*NodeFactor)(nil),             // 11: ktms.v1.NodeFactor
+	(*ListNodesRequest)(nil),       // 12: ktms.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 13: ktms.v1.ListNodesResponse
+	(*DrainNodeRequest)(nil),       // 14: ktms.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),      // 15: ktms.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),     // 16: ktms.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),    // 17: ktms.v1.UndrainNodeResponse
+	(*RegisterNodeRequest)(nil),    // 18: ktms.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),   // 19: ktms.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),       // 20: ktms.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 21: ktms.v1.HeartbeatResponse
+	(*UnregisterNodeRequest)(nil),  // 22: ktms.v1.UnregisterNodeRequest
+	(*UnregisterNodeResponse)(nil), // 23: ktms.v1.UnregisterNodeResponse
+	(*VetModelsRequest)(nil),       // 24: ktms.v1.VetModelsRequest
+	(*ModelVerdict)(nil),           // 25: ktms.v1.ModelVerdict
+	(*VetModelsResponse)(nil),      // 26: ktms.v1.VetModelsResponse
+	(*timestamppb.Timestamp)(nil),  // 27: google.protobuf.Timestamp
 }
 var file_ktms_v1_node_proto_depIdxs = []int32{
-	26, // 0: ktms.v1.NodeKey.created_at:type_name -> google.protobuf.Timestamp
-	26, // 1: ktms.v1.NodeKey.revoked_at:type_name -> google.protobuf.Timestamp
+	27, // 0: ktms.v1.NodeKey.created_at:type_name -> google.protobuf.Timestamp
+	27, // 1: ktms.v1.NodeKey.revoked_at:type_name -> google.protobuf.Timestamp
 	3,  // 2: ktms.v1.MintNodeKeyResponse.node_key:type_name -> ktms.v1.NodeKey
 	3,  // 3: ktms.v1.ListNodeKeysResponse.node_keys:type_name -> ktms.v1.NodeKey
 	3,  // 4: ktms.v1.RevokeNodeKeyResponse.node_key:type_name -> ktms.v1.NodeKey
 	0,  // 5: ktms.v1.Node.state:type_name -> ktms.v1.NodeState
 	1,  // 6: ktms.v1.Node.models:type_name -> ktms.v1.NodeModel
 	2,  // 7: ktms.v1.Node.gpus:type_name -> ktms.v1.NodeGPU
-	26, // 8: ktms.v1.Node.registered_at:type_name -> google.protobuf.Timestamp
-	26, // 9: ktms.v1.Node.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	10, // 10: ktms.v1.ListNodesResponse.nodes:type_name -> ktms.v1.Node
-	10, // 11: ktms.v1.DrainNodeResponse.node:type_name -> ktms.v1.Node
-	10, // 12: ktms.v1.UndrainNodeResponse.node:type_name -> ktms.v1.Node
-	1,  // 13: ktms.v1.RegisterNodeRequest.models:type_name -> ktms.v1.NodeModel
-	2,  // 14: ktms.v1.RegisterNodeRequest.gpus:type_name -> ktms.v1.NodeGPU
-	1,  // 15: ktms.v1.HeartbeatRequest.models:type_name -> ktms.v1.NodeModel
-	2,  // 16: ktms.v1.HeartbeatRequest.gpus:type_name -> ktms.v1.NodeGPU
-	0,  // 17: ktms.v1.HeartbeatResponse.state:type_name -> ktms.v1.NodeState
-	24, // 18: ktms.v1.VetModelsResponse.verdicts:type_name -> ktms.v1.ModelVerdict
-	17, // 19: ktms.v1.NodeRegistryService.RegisterNode:input_type -> ktms.v1.RegisterNodeRequest
-	19, // 20: ktms.v1.NodeRegistryService.Heartbeat:input_type -> ktms.v1.HeartbeatRequest
-	21, // 21: ktms.v1.NodeRegistryService.UnregisterNode:input_type -> ktms.v1.UnregisterNodeRequest
-	23, // 22: ktms.v1.NodeRegistryService.VetModels:input_type -> ktms.v1.VetModelsRequest
-	18, // 23: ktms.v1.NodeRegistryService.RegisterNode:output_type -> ktms.v1.RegisterNodeResponse
-	20, // 24: ktms.v1.NodeRegistryService.Heartbeat:output_type -> ktms.v1.HeartbeatResponse
-	22, // 25: ktms.v1.NodeRegistryService.UnregisterNode:output_type -> ktms.v1.UnregisterNodeResponse
-	25, // 26: ktms.v1.NodeRegistryService.VetModels:output_type -> ktms.v1.VetModelsResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	27, // 8: ktms.v1.Node.registered_at:type_name -> google.protobuf.Timestamp
+	27, // 9: ktms.v1.Node.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	11, // 10: ktms.v1.Node.factors:type_name -> ktms.v1.NodeFactor
+	10, // 11: ktms.v1.ListNodesResponse.nodes:type_name -> ktms.v1.Node
+	10, // 12: ktms.v1.DrainNodeResponse.node:type_name -> ktms.v1.Node
+	10, // 13: ktms.v1.UndrainNodeResponse.node:type_name -> ktms.v1.Node
+	1,  // 14: ktms.v1.RegisterNodeRequest.models:type_name -> ktms.v1.NodeModel
+	2,  // 15: ktms.v1.RegisterNodeRequest.gpus:type_name -> ktms.v1.NodeGPU
+	1,  // 16: ktms.v1.HeartbeatRequest.models:type_name -> ktms.v1.NodeModel
+	2,  // 17: ktms.v1.HeartbeatRequest.gpus:type_name -> ktms.v1.NodeGPU
+	0,  // 18: ktms.v1.HeartbeatResponse.state:type_name -> ktms.v1.NodeState
+	25, // 19: ktms.v1.VetModelsResponse.verdicts:type_name -> ktms.v1.ModelVerdict
+	18, // 20: ktms.v1.NodeRegistryService.RegisterNode:input_type -> ktms.v1.RegisterNodeRequest
+	20, // 21: ktms.v1.NodeRegistryService.Heartbeat:input_type -> ktms.v1.HeartbeatRequest
+	22, // 22: ktms.v1.NodeRegistryService.UnregisterNode:input_type -> ktms.v1.UnregisterNodeRequest
+	24, // 23: ktms.v1.NodeRegistryService.VetModels:input_type -> ktms.v1.VetModelsRequest
+	19, // 24: ktms.v1.NodeRegistryService.RegisterNode:output_type -> ktms.v1.RegisterNodeResponse
+	21, // 25: ktms.v1.NodeRegistryService.Heartbeat:output_type -> ktms.v1.HeartbeatResponse
+	23, // 26: ktms.v1.NodeRegistryService.UnregisterNode:output_type -> ktms.v1.UnregisterNodeResponse
+	26, // 27: ktms.v1.NodeRegistryService.VetModels:output_type -> ktms.v1.VetModelsResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_ktms_v1_node_proto_init() }
@@ -1966,14 +2207,14 @@ func file_ktms_v1_node_proto_init() {
 	}
 	file_ktms_v1_node_proto_msgTypes[1].OneofWrappers = []any{}
 	file_ktms_v1_node_proto_msgTypes[9].OneofWrappers = []any{}
-	file_ktms_v1_node_proto_msgTypes[18].OneofWrappers = []any{}
+	file_ktms_v1_node_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ktms_v1_node_proto_rawDesc), len(file_ktms_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
