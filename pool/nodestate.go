@@ -67,3 +67,16 @@ func (n *Node) Selection(now time.Time, ttl time.Duration) selection.Node {
 	}
 	return out
 }
+
+// Weighing is how one replica sees a node for one model: what ListNodes and ExplainRoute show.
+type Weighing struct {
+	Node, Model string
+	Verdict     selection.Verdict
+	selection.Factors
+	// Weight is the product of the factors; 0 = not eligible. Shortlisted nodes take turns.
+	Weight      float64
+	Shortlisted bool
+	Speed       Speed
+	// SecondsPerToken is the replica's own; 0 = not known yet.
+	SecondsPerToken float64
+}
