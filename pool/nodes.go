@@ -159,14 +159,16 @@ type Lease struct {
 type Chosen struct {
 	// Lease is nil when no contender has a free slot.
 	Lease *Lease
-	// Occupied counts the slots of all contenders that are taken: leases, slots held idle, and foreign load.
+	// Occupied counts the slots of all contenders that were taken before: leases, slots held idle where Paced, and foreign
+	// load.
 	Occupied int64
 }
 
 // NodeRenewal names a lease that goes on.
 type NodeRenewal struct {
 	Lease Lease
-	// Restore takes the slot anew if the lease is gone: its call is running all the same.
+	// Restore takes the slot anew if the lease is gone and was not released: its call is running all the same. The node has
+	// to be registered.
 	Restore bool
 }
 
@@ -198,6 +200,11 @@ const (
 	BreakAfter = 5
 	// BreakCooldown is how long it is left alone then, before one request tries it.
 	BreakCooldown = 30 * time.Second
+	// TurnMemory is how long the turns of a model's round robin are kept after the last choice for it.
+	TurnMemory = time.Hour
+	// ReleaseMemory is how long a Release is remembered. Whoever repeats one, or renews what was released, has to give up
+	// sooner.
+	ReleaseMemory = 10 * time.Minute
 	// PrefixMemory is how long a node is believed to hold a prompt. Engines throw out what was used least recently.
 	PrefixMemory = 10 * time.Minute
 	// SpeedGain is how much of a new measurement goes into an average: ten calls make a node's speed, one does not.
@@ -211,9 +218,11 @@ const (
 // Slots belong to the node, not to a model. A lease ends by itself after its TTL unless it is renewed, and gives back
 // exactly what it took, so that a gateway that dies blocks nothing for longer.
 type Nodes interface {
-	// Register adds a node, or replaces what is known of it. Leases, circuit and an administrator's drain stay.
+	// Register adds a node, or replaces what is known of it. Leases, circuit, speeds and an administrator's drain stay. At
+	// another endpoint circuit and speeds begin anew, and the outcomes of calls to the former one count no more.
 	Register(ctx context.Context, spec NodeSpec, report NodeReport) error
 	// Beat takes a heartbeat in, and returns the node as it is now with its leases; ErrUnknownNode when it has to register.
+	// Here as in Register, another Level than the former one ends what is held idle.
 	Beat(ctx context.Context, id string, report NodeReport) (Node, NodeLoad, error)
 	// Remove forgets a node with all that belongs to it. With a keyID, only where the node registered with that key. It
 	// reports whether there was one.
@@ -228,17 +237,18 @@ type Nodes interface {
 	Fleet(ctx context.Context) (Fleet, error)
 	// Loads returns where each of the nodes stands now, with their current weights for one model. It books nothing.
 	Loads(ctx context.Context, model string, ids []string) ([]NodeLoad, error)
-	// Holders reports for each generation whether it is believed to hold the deepest known one of the prefixes.
+	// Holders reports for each generation whether it is believed to hold the deepest prefix that any of them holds.
 	Holders(ctx context.Context, prefixes []selection.Prefix, generations []string) ([]bool, error)
 
 	// Choose picks a contender as selection.Choose does and takes its slot, in one round trip: ended leases are healed,
-	// counters read, prefixes matched, the turn taken, and all of it stored. A contender whose circuit is open, or is tried by
-	// another request, is not free. Without a free one nothing changes.
+	// counters read, prefixes matched, the turn taken, and all of it stored. A contender that is not registered, or whose circuit
+	// is open, or is tried by another request, is not free. Without a free one nothing changes.
 	Choose(ctx context.Context, c Choosing) (Chosen, error)
 	// Begun says that the node has read the prompt: its first token came.
 	Begun(ctx context.Context, lease Lease) error
 	// Renew lets leases live for another ttl, and returns those that were gone and not restored.
 	Renew(ctx context.Context, leases []NodeRenewal, ttl time.Duration) (gone []ID, err error)
-	// Release gives a slot back, once for each lease; of one that has ended only the outcome and the speed count.
+	// Release gives a slot back, once for each lease; of one that has ended only the outcome and the speed count. Like Begun
+	// it does nothing to a node that is not registered.
 	Release(ctx context.Context, release Release) error
 }
