@@ -1,0 +1,58 @@
+package memory
+
+import "github.com/ai-process/ktms/pool"
+
+// circuit keeps requests away from a node that fails.
+type circuit struct {
+	failures int64
+	open     bool
+	// opened is when it opened last, in microseconds.
+	opened int64
+	// turn counts the changes, so that what began before one is no judgement of what came after it.
+	turn int64
+	// probe is the lease that tries an open circuit; "" = none does.
+	probe pool.ID
+}
+
+// admits reports whether a request may go to the node, and whether it is the one that tries it.
+func (c *circuit) admits(now int64) (admitted, trial bool) {
+	switch {
+	case !c.open:
+		return true, false
+	case now-c.opened < pool.BreakCooldown.Microseconds() || c.probe != "":
+		return false, false
+	}
+	return true, true
+}
+
+// endProbe lets the next one try, if this lease did.
+func (c *circuit) endProbe(id pool.ID) {
+	if c.probe == id {
+		c.probe = ""
+	}
+}
+
+// judge counts an outcome.
+func (c *circuit) judge(lease pool.Lease, outcome pool.Outcome, now int64) {
+	c.endProbe(lease.ID)
+	if lease.Turn != c.turn {
+		return
+	}
+	switch outcome {
+	case pool.Succeeded:
+		c.failures = 0
+		if c.open {
+			c.open = false
+			c.turn++
+		}
+	case pool.Failed:
+		c.failures++
+		if c.failures >= pool.BreakAfter || lease.Trial {
+			c.open, c.opened = true, now
+			c.turn++
+		}
+	}
+}
+
+// restart closes it and begins another turn.
+func (c *circuit) restart() { *c = circuit{turn: c.turn + 1} }
