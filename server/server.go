@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -43,10 +44,14 @@ const (
 type Options struct {
 	Store store.Store
 	// Meter counts what limits are set on. Limits says how.
-	Meter   pool.Meter
-	Limits  Limits
-	Sealer  admin.Sealer
+	Meter  pool.Meter
+	Limits Limits
+	Sealer admin.Sealer
+	// Vendors are those that are spoken to, the local pool among them.
 	Vendors map[string]vendors.Vendor
+	// Nodes are the machines of the local pool. NodePool says how they are kept.
+	Nodes    pool.Nodes
+	NodePool NodePool
 	// Version is what /healthz says.
 	Version string
 	Log     *slog.Logger
@@ -93,6 +98,20 @@ type Limits struct {
 	OutputReserve int64
 	// Lease is how long a reservation outlives its replica; 0 is admit.DefaultLease.
 	Lease time.Duration
+}
+
+// NodePool are the operator's settings for the machines of the local pool.
+type NodePool struct {
+	// Interval is how often a node shall send a heartbeat, and TTL how long it is believed to be there without.
+	Interval, TTL time.Duration
+	// Sweep is how often a replica looks for nodes that changed their state by themselves, to tell of it.
+	Sweep time.Duration
+	// CheckEndpoint judges the base URL that a node registers with, and returns it in one spelling.
+	CheckEndpoint func(ctx context.Context, raw string, allowed []netip.Prefix) (string, error)
+	// Weigh says how this replica sees each node for a model and a prompt.
+	Weigh func(ctx context.Context, model string, prompt, maxOutput int64) ([]pool.Weighing, error)
+	// Run keeps leases alive until ctx ends.
+	Run func(ctx context.Context)
 }
 
 // Server is the whole product behind its listeners.
@@ -176,6 +195,14 @@ type view struct {
 // Speaks implements routing.View.
 func (v view) Speaks(vendor string) bool { return v.speaking[vendor] != nil }
 
+// Absent implements routing.View.
+func (v view) Absent(model string) string {
+	if machines, is := v.speaking[vendors.Local].(vendors.Pool); is {
+		return machines.Absent(model)
+	}
+	return ""
+}
+
 // hotMessages are compiled at start, so that the first calls do not pay for it.
 func hotMessages() []proto.Message {
 	return []proto.Message{&ktmsv1.GenerateTextRequest{}, &ktmsv1.GetEmbeddingsRequest{}}
@@ -231,6 +258,9 @@ func (s *Server) Run(ctx context.Context) error {
 	workers.Go(func() { s.options.Store.Feed().Run(background, s.deliver) })
 	workers.Go(func() { s.live.Run(background, s.options.ReloadEvery) })
 	workers.Go(func() { s.admission.Run(background) })
+	if run := s.options.NodePool.Run; run != nil {
+		workers.Go(func() { run(background) })
+	}
 	defer workers.Wait()
 	defer stop()
 

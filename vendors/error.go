@@ -1,6 +1,7 @@
 package vendors
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,11 +32,17 @@ const (
 	Invalid
 	// Canceled: the caller went away or its deadline passed. The walk ends, nobody is to blame.
 	Canceled
+	// Busy: no machine of the local pool is there for the request, or none is free in time. Nobody was called. The next
+	// candidate.
+	Busy
 )
 
-var kindNames = [...]string{"unavailable", "rate_limited", "denied", "overflow", "blocked", "unsupported", "unfit", "invalid", "canceled"}
+var kindNames = [...]string{"unavailable", "rate_limited", "denied", "overflow", "blocked", "unsupported", "unfit", "invalid", "canceled", "busy"}
 
 func (k Kind) String() string { return kindNames[k] }
+
+// ErrSilent is the cause of a context that ended because nothing came of the vendor for too long.
+var ErrSilent = errors.New("the vendor went silent")
 
 // Error is what a vendor call ends in. Its text names the vendor and what it said, never a credential.
 type Error struct {
@@ -49,6 +56,11 @@ type Error struct {
 	Message string
 	// Param is the request field that the vendor complained about, if it named one.
 	Param string
+	// Node is the machine of the local pool that failed, where another one may serve the request. It is for the walk and the
+	// log: callers need not know what machines there are.
+	Node string
+	// Unsent: nothing was sent to anybody.
+	Unsent bool
 	// Usage is what the vendor counted all the same, and will bill; nil if it did not say.
 	Usage *ktmsv1.TokensUsage
 	// Err is the cause within this process, for logs.

@@ -7,6 +7,7 @@ package vendors
 import (
 	"context"
 	"iter"
+	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 )
@@ -57,6 +58,27 @@ type Bounder interface {
 	MaxOutput(t Target, req *ktmsv1.GenerateTextRequest) int64
 }
 
+// Pool is a Vendor whose models come and go with machines.
+type Pool interface {
+	// Absent says why nobody could serve a model at this moment, in words that follow the model's id; "" = somebody may.
+	// A machine that is busy may.
+	Absent(model string) string
+}
+
+// Visit is what choosing a machine of the local pool needs to know of an attempt.
+type Visit struct {
+	// ID is the attempt's, unique for ever.
+	ID string
+	// Tenant is whose request it is: what one has asked shall not show in the waits of another.
+	Tenant string
+	// PromptTokens is estimated.
+	PromptTokens int64
+	// Patience is how long to wait for a free slot; 0 = not at all.
+	Patience time.Duration
+	// Tried are the machines that have failed the request.
+	Tried []string
+}
+
 // Target is where one attempt goes.
 type Target struct {
 	// Vendor is one of the names above.
@@ -70,6 +92,8 @@ type Target struct {
 	Capabilities []string
 	// MaxOutputTokens is the catalogue's maximum for the model; 0 is unknown.
 	MaxOutputTokens int64
+	// Visit is of the local pool alone.
+	Visit Visit
 }
 
 // Head is what a vendor says before its answer.

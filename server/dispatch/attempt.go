@@ -20,6 +20,8 @@ type Attempt struct {
 	Candidate *routing.Candidate
 	// Number counts the attempts of the walk from 1.
 	Number int
+	// Tried are the machines of the local pool that have failed the call.
+	Tried []string
 
 	now       func() time.Time
 	started   time.Time
@@ -83,8 +85,6 @@ func (a *Attempt) Used(usage *ktmsv1.TokensUsage) {
 	}
 }
 
-var errStalled = errors.New("the vendor went silent")
-
 // attempt makes one vendor call, measures it and settles it. A nil error is an answer.
 func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, ticket *admit.Ticket, try func(context.Context, *Attempt) error) (*Attempt, *vendors.Error) {
 	o := &w.d.options
@@ -94,10 +94,11 @@ func (w *walk) attempt(ctx context.Context, c *routing.Candidate, turn Turn, tic
 
 	w.outcome.Attempts++
 	w.outcome.Vendor, w.outcome.Model = vendor, model
-	a := &Attempt{Candidate: c, Number: w.outcome.Attempts, now: o.Now, started: o.Now(), timeout: o.Timeout, cancel: cancel}
+	a := &Attempt{Candidate: c, Number: w.outcome.Attempts, Tried: w.tried,
+		now: o.Now, started: o.Now(), timeout: o.Timeout, cancel: cancel}
 	defer context.AfterFunc(ctx, func() { a.leave(context.Cause(ctx)) })()
 	if o.Timeout > 0 {
-		a.watchdog = time.AfterFunc(o.Timeout, func() { cancel(errStalled) })
+		a.watchdog = time.AfterFunc(o.Timeout, func() { cancel(vendors.ErrSilent) })
 		defer a.watchdog.Stop()
 	}
 	o.Metrics.active.WithLabelValues(vendor, model).Inc()
@@ -167,10 +168,12 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 	}
 	vendor := c.Spec.GetVendor()
 	if ctx.Err() != nil {
-		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Err: context.Cause(ctx)}
+		known, _ := errors.AsType[*vendors.Error](err)
+		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Unsent: known != nil && known.Unsent, Err: context.Cause(ctx)}
 	}
-	if errors.Is(context.Cause(callCtx), errStalled) {
-		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Err: err,
+	if errors.Is(context.Cause(callCtx), vendors.ErrSilent) {
+		known, _ := errors.AsType[*vendors.Error](err)
+		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Node: nodeOf(known), Err: err,
 			Message: fmt.Sprintf("nothing that is of use came within %v", w.d.options.Timeout)}
 	}
 	if known, ok := errors.AsType[*vendors.Error](err); ok {
@@ -178,6 +181,13 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 	}
 	// What is left is the caller's side: its connection broke while a chunk was written.
 	return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Err: err}
+}
+
+func nodeOf(known *vendors.Error) string {
+	if known == nil {
+		return ""
+	}
+	return known.Node
 }
 
 func (w *walk) measure(a *Attempt, failed *vendors.Error) {
@@ -206,9 +216,9 @@ func (w *walk) measure(a *Attempt, failed *vendors.Error) {
 	}
 }
 
-// neverLeft reports whether a request was not sent at all: the dialect cannot carry it.
+// neverLeft reports whether a request was not sent at all: the dialect cannot carry it, or nobody was there to send it to.
 func neverLeft(failed *vendors.Error) bool {
-	return failed != nil && failed.Kind == vendors.Unsupported && failed.Status == 0
+	return failed != nil && (failed.Unsent || failed.Kind == vendors.Unsupported && failed.Status == 0)
 }
 
 func levelOf(failed *vendors.Error) slog.Level {

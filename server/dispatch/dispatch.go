@@ -25,6 +25,9 @@ const (
 	// balancer to pick another backend, short enough to stay unnoticed.
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 150 * time.Millisecond
+	// maxMachines is how many machines of the local pool one call tries for a model: more failures in a row are no accident
+	// of the machines.
+	maxMachines = 8
 )
 
 // Options is what a Dispatcher needs.
@@ -92,6 +95,8 @@ type walk struct {
 	// left is the candidate that the walk moved away from.
 	left       *routing.Candidate
 	leftReason string
+	// tried are the machines of the local pool that have failed the call.
+	tried []string
 }
 
 // failure is why one candidate did not answer.
@@ -116,6 +121,9 @@ func (w *walk) skip(c *routing.Candidate) {
 	case routing.DropVendorPaused:
 		w.fail(c, status.VendorsUnavailable, c.Detail, c.Wait)
 		w.leave(c, "cooldown")
+	case routing.DropNoNode:
+		w.fail(c, status.VendorsUnavailable, c.Detail, 0)
+		w.leave(c, "no_node")
 	}
 }
 
@@ -129,7 +137,7 @@ func (w *walk) leave(c *routing.Candidate, reason string) {
 	}
 }
 
-// candidate tries one candidate, twice at most. done ends the walk.
+// candidate tries one candidate, twice at most, or, of the local pool, one machine after another. done ends the walk.
 func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(context.Context, *Attempt) error) (done bool, err error) {
 	o := &w.d.options
 	vendor, model := c.Spec.GetVendor(), c.Spec.GetId()
@@ -137,8 +145,9 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		o.Metrics.fallbacks.WithLabelValues(w.left.Spec.GetId(), model, w.leftReason).Inc()
 		w.left = nil
 	}
-	for retried := false; ; retried = true {
-		turn, leave := o.Health.Begin(vendor, model)
+	w.tried = nil
+	for retried := false; ; {
+		turn, leave := w.begin(c)
 		if !leave {
 			// Another call took the one probe, or the first try of this one opened the circuit.
 			o.Metrics.rejections.WithLabelValues(vendor, model).Inc()
@@ -157,31 +166,22 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			return true, gone(ctx)
 		}
 		attempt, failed := w.attempt(ctx, c, turn, ticket, try)
+		w.judge(c, turn, failed)
 		if failed == nil {
-			o.Health.Succeeded(vendor, model, turn)
 			return true, nil
 		}
+		w.log(ctx, c, attempt, failed)
 		verdict := status.Judge(failed.Kind)
-		switch {
-		case verdict.Breaks:
-			o.Health.Failed(vendor, model, turn)
-		case failed.Kind == vendors.Unfit: // the vendor is well, the model was not
-			o.Health.Succeeded(vendor, model, turn)
-		default:
-			o.Health.Unjudged(vendor, model, turn)
-		}
-		o.Log.LogAttrs(ctx, levelOf(failed), "attempt failed", slog.String("request_id", caller.RequestID(ctx)),
-			slog.String("vendor", vendor), slog.String("model", model), slog.Int("attempt", attempt.Number),
-			slog.Bool("committed", attempt.committed.Load()), slog.String("kind", failed.Kind.String()),
-			// Not what the vendor said: vendors quote the prompt.
-			slog.Int("status", failed.Status), slog.Any("cause", failed.Err),
-			slog.Bool("maybe_billed", maybeBilled(failed, attempt)))
 		if verdict.Step == status.Stop || attempt.committed.Load() {
 			return true, refusal(ctx, failed)
 		}
+		if failed.Node != "" && len(w.tried) < maxMachines {
+			w.tried = append(w.tried[:len(w.tried):len(w.tried)], failed.Node) // the attempt keeps the former list
+			continue
+		}
 
 		wait := failed.RetryAfter
-		paused := verdict.Pauses && wait > maxRetryWait && c.Spec.GetVendor() != vendors.Local &&
+		paused := verdict.Pauses && wait > maxRetryWait && vendor != vendors.Local &&
 			pausable(failed) && o.Health.Pause(vendor, c.Credential, model, wait)
 		if paused {
 			o.Metrics.cooldowns.WithLabelValues(vendor, model).Inc()
@@ -193,18 +193,64 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			if !sleep(ctx, backoff(wait)) {
 				return true, gone(ctx)
 			}
+			retried = true
 			continue
 		}
-		if paused {
-			w.fail(c, verdict.Reason, failed.Public(), o.Health.Paused(vendor, c.Credential, model))
-			w.leave(c, "cooldown")
-		} else {
-			w.fail(c, verdict.Reason, failed.Public(), 0)
-			w.leave(c, failed.Kind.String())
-		}
-		w.failures[len(w.failures)-1].param = failed.Param
+		w.move(c, failed, verdict, paused)
 		return false, nil
 	}
+}
+
+// begin asks the circuit of a model for leave. The machines of the local pool have circuits of their own.
+func (w *walk) begin(c *routing.Candidate) (Turn, bool) {
+	if c.Spec.GetVendor() == vendors.Local {
+		return 0, true
+	}
+	return w.d.options.Health.Begin(c.Spec.GetVendor(), c.Spec.GetId())
+}
+
+// judge tells the circuit of a model how an attempt ended.
+func (w *walk) judge(c *routing.Candidate, turn Turn, failed *vendors.Error) {
+	health, vendor, model := w.d.options.Health, c.Spec.GetVendor(), c.Spec.GetId()
+	switch {
+	case vendor == vendors.Local:
+	case failed == nil, failed.Kind == vendors.Unfit: // the vendor is well, the model was not
+		health.Succeeded(vendor, model, turn)
+	case status.Judge(failed.Kind).Breaks:
+		health.Failed(vendor, model, turn)
+	default:
+		health.Unjudged(vendor, model, turn)
+	}
+}
+
+func (w *walk) log(ctx context.Context, c *routing.Candidate, attempt *Attempt, failed *vendors.Error) {
+	attrs := []slog.Attr{
+		slog.String("request_id", caller.RequestID(ctx)), slog.String("vendor", c.Spec.GetVendor()),
+		slog.String("model", c.Spec.GetId()), slog.Int("attempt", attempt.Number),
+		slog.Bool("committed", attempt.committed.Load()), slog.String("kind", failed.Kind.String()),
+		// Not what the vendor said: vendors quote the prompt.
+		slog.Int("status", failed.Status), slog.Any("cause", failed.Err), slog.Bool("maybe_billed", maybeBilled(failed, attempt)),
+	}
+	if failed.Node != "" {
+		attrs = append(attrs, slog.String("node", failed.Node))
+	}
+	w.d.options.Log.LogAttrs(ctx, levelOf(failed), "attempt failed", attrs...)
+}
+
+// move notes why the walk leaves a candidate.
+func (w *walk) move(c *routing.Candidate, failed *vendors.Error, verdict status.Verdict, paused bool) {
+	switch {
+	case paused:
+		w.fail(c, verdict.Reason, failed.Public(), w.d.options.Health.Paused(c.Spec.GetVendor(), c.Credential, c.Spec.GetId()))
+		w.leave(c, "cooldown")
+	case failed.Kind == vendors.Busy:
+		w.fail(c, verdict.Reason, failed.Message, failed.RetryAfter)
+		w.leave(c, failed.Kind.String())
+	default:
+		w.fail(c, verdict.Reason, failed.Public(), 0)
+		w.leave(c, failed.Kind.String())
+	}
+	w.failures[len(w.failures)-1].param = failed.Param
 }
 
 // refused notes a candidate that a limit keeps back. A limit on the whole call ends the walk.

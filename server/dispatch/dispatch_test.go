@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,6 +107,59 @@ func TestWalk_WhatEachKindMeans(t *testing.T) {
 				}
 				if outcome.Attempts != len(w.tried) {
 					t.Errorf("outcome counts %d attempts, there were %d", outcome.Attempts, len(w.tried))
+				}
+			})
+		})
+	}
+}
+
+// TestWalk_OneMachineAfterAnother: a machine that fails sends the call to the next one, without a wait and without a word to
+// the circuit of the model. It ends when none is left.
+func TestWalk_OneMachineAfterAnother(t *testing.T) {
+	broken := func(node string) error { return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendors.Local, Node: node} }
+	busy := func(wait time.Duration) error {
+		return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, RetryAfter: wait, Message: "all machines are busy"}
+	}
+	var many []error
+	for i := range 3 * maxMachines {
+		many = append(many, broken(strconv.Itoa(i)))
+	}
+	for _, test := range []struct {
+		name     string
+		script   script
+		attempts int
+		last     string // the machines that the last attempt on the pool knew of
+		want     status.Reason
+		wait     time.Duration
+	}{
+		{"two fail", script{"pool": {broken("x"), broken("y")}}, 3, "x y", "", 0},
+		{"both fail, none is left", script{"pool": {broken("x"), broken("y"), busy(0)}, "b": {failing(vendors.Denied)}}, 4, "x y", status.VendorsUnavailable, 0},
+		{"busy means the next model", script{"pool": {busy(0)}}, 2, "", "", 0},
+		{"busy for a while", script{"pool": {busy(3 * time.Second)}, "b": {failing(vendors.Denied)}}, 2, "", status.VendorsUnavailable, 0},
+		{"all are at fault", script{"pool": many}, maxMachines + 3, "0 1 2 3 4 5 6 7", "", 0},
+		{"a mistake of the caller", script{"pool": {&vendors.Error{Kind: vendors.Invalid, Vendor: vendors.Local, Node: "x"}}}, 1, "", status.BadRequest, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(test.script, HealthOptions{Threshold: 1, Cooldown: time.Minute, MaxPause: time.Minute}, 0)
+				p := plan("pool", "b")
+				p.Candidates[0].Spec.Vendor = vendors.Local
+				var last []string
+				_, err := w.Walk(t.Context(), p, nil, func(ctx context.Context, a *Attempt) error {
+					if a.Candidate.Spec.GetId() == "pool" {
+						last = a.Tried
+					}
+					return w.try(ctx, a)
+				})
+				got := status.Reason("")
+				if err != nil {
+					got = status.As(err).Reason
+				}
+				if got != test.want || len(w.tried) != test.attempts || strings.Join(last, " ") != test.last {
+					t.Errorf("got %q after %v, the last with %v; want %q after %d, with %s (%v)", got, w.tried, last, test.want, test.attempts, test.last, err)
+				}
+				if w.health.CircuitOpen(vendors.Local, "pool") {
+					t.Error("the model has a circuit beside those of its machines")
 				}
 			})
 		})

@@ -66,7 +66,7 @@ func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err 
 		if err != nil {
 			return err
 		}
-		answer, err := vendor.Generate(ctx, a.Candidate.Target, req)
+		answer, err := vendor.Generate(ctx, c.target(a), req)
 		if err != nil {
 			c.accountFailure(a, err)
 			return err
@@ -119,7 +119,7 @@ func (s *Service) stream(c *call, sink Sink) (err error) {
 			}
 		}()
 		var left error
-		for event, err := range vendor.Stream(ctx, a.Candidate.Target, req) {
+		for event, err := range vendor.Stream(ctx, c.target(a), req) {
 			if err != nil {
 				ended = true
 				out.broken(ctx, err)

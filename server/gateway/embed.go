@@ -52,7 +52,7 @@ func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *kt
 		if !can {
 			return &vendors.Error{Kind: vendors.Unsupported, Vendor: a.Candidate.Target.Vendor, Param: "model", Message: "this vendor has no embeddings"}
 		}
-		answer, err := embedder.Embed(ctx, a.Candidate.Target, req)
+		answer, err := embedder.Embed(ctx, c.target(a), req)
 		if err != nil {
 			c.accountFailure(a, err)
 			return err

@@ -34,6 +34,7 @@ type calm struct{}
 
 func (calm) Speaks(string) bool                  { return true }
 func (calm) CircuitOpen(_, _ string) bool        { return false }
+func (calm) Absent(string) string                { return "" }
 func (calm) Paused(_, _, _ string) time.Duration { return 0 }
 
 func BenchmarkPlan(b *testing.B) {

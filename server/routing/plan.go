@@ -15,7 +15,7 @@ import (
 //
 // The plan comes also with an error, which is a *status.Error and means that no model is kept. The first of these
 // that holds names the reason to leave a candidate out: unknown or disabled, the key's list, the team's list, no
-// credential, effort, capability, placement, context length, open circuit, pause.
+// credential, effort, capability, placement, context length, open circuit, pause, no machine.
 func (t *Table) Plan(c *caller.Caller, q Query, v View) (*Plan, error) {
 	p := &Plan{Mode: q.Mode, Effort: q.Effort, Placement: q.Placement, Version: t.version}
 	if p.Placement == "" {
@@ -206,6 +206,12 @@ func health(m *model, credential string, v View) (Drop, string, time.Duration) {
 	}
 	if !v.Speaks(m.target.Vendor) {
 		return DropUnspoken, "is of a vendor that this release does not speak to", 0
+	}
+	if m.target.Vendor == vendors.Local {
+		if why := v.Absent(m.target.Model); why != "" {
+			return DropNoNode, why, 0
+		}
+		return Kept, "", 0 // its machines have circuits of their own
 	}
 	if v.CircuitOpen(m.target.Vendor, m.target.Model) {
 		return DropCircuitOpen, "has an open circuit after repeated failures", 0

@@ -64,7 +64,7 @@ func stage(d Drop) int {
 		return stageAbility
 	case DropContext:
 		return stageContext
-	case DropCircuitOpen, DropVendorPaused:
+	case DropCircuitOpen, DropVendorPaused, DropNoNode:
 		return stageHealth
 	default:
 		return stageCatalogue
@@ -132,7 +132,7 @@ func unavailable(p *Plan) error {
 	err := status.New(status.VendorsUnavailable, "%s be reached at the moment: %s", none(p), reasons(p, stageHealth))
 	for i := range p.Candidates {
 		switch c := &p.Candidates[i]; c.Drop {
-		case DropCircuitOpen:
+		case DropCircuitOpen, DropNoNode:
 			err.RetryAfter = 0
 			return err
 		case DropVendorPaused:

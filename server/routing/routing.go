@@ -107,6 +107,8 @@ type View interface {
 	Speaks(vendor string) bool
 	// Paused returns how long the vendor asked this credential to wait with this model; 0 = not at all.
 	Paused(vendor, credential, model string) time.Duration
+	// Absent says why no machine of the local pool could serve the model now; "" = one may.
+	Absent(model string) string
 }
 
 // Drop says why a candidate is left out.
@@ -127,6 +129,7 @@ const (
 	DropUnspoken     Drop = "vendor_not_spoken"
 	DropCircuitOpen  Drop = "circuit_open"
 	DropVendorPaused Drop = "vendor_paused"
+	DropNoNode       Drop = "no_node"
 )
 
 // Candidate is one model of a chain.

@@ -118,7 +118,10 @@ type view struct {
 	open     []string // vendor/model
 	unspoken []string
 	paused   map[string]time.Duration
+	absent   map[string]string // model → why
 }
+
+func (v view) Absent(model string) string { return v.absent[model] }
 
 func (v view) Speaks(vendor string) bool { return !slices.Contains(v.unspoken, vendor) }
 

@@ -36,6 +36,7 @@ var verdicts = map[vendors.Kind]Verdict{
 	vendors.Unfit:       {Step: RetryThenNext, Reason: VendorError},
 	vendors.Invalid:     {Step: Stop, Reason: BadRequest},
 	vendors.Canceled:    {Step: Stop, Reason: Canceled},
+	vendors.Busy:        {Step: Next, Reason: VendorsUnavailable},
 }
 
 // Judge returns the verdict on a kind of vendor error.
