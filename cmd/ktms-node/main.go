@@ -40,12 +40,27 @@ const usage = `usage: ktms-node [flags]                    serve; NODE_KEY or --
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], takeEnvironment(), os.Stdout, os.Stderr)
 	if err != nil {
 		if !errors.Is(err, errProblems) {
 			fmt.Fprintln(os.Stderr, "ktms-node: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
 		}
 		os.Exit(1)
+	}
+}
+
+// takeEnvironment takes the secrets out of the environment, which every program that the agent starts inherits.
+func takeEnvironment() environment {
+	taken := map[string]string{}
+	for _, name := range []string{"NODE_KEY", "NODE_AUTH_TOKEN"} {
+		taken[name] = os.Getenv(name)
+		_ = os.Unsetenv(name) // fails for names that none of these is
+	}
+	return func(name string) string {
+		if value, found := taken[name]; found {
+			return value
+		}
+		return os.Getenv(name)
 	}
 }
 

@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -182,6 +179,26 @@ type gateway struct {
 	registered *ktmsv1.RegisterNodeRequest
 	beats      int
 	draining   bool
+	// held keeps a node that leaves, for a request that does not end.
+	held bool
+}
+
+func (g *gateway) hold(held bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = held
+}
+
+func (g *gateway) beatCount() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.beats
+}
+
+func (g *gateway) isDraining() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.draining
 }
 
 func (g *gateway) VetModels(ctx context.Context, r *ktmsv1.VetModelsRequest) (*ktmsv1.VetModelsResponse, error) {
@@ -208,7 +225,7 @@ func (g *gateway) Heartbeat(_ context.Context, r *ktmsv1.HeartbeatRequest) (*ktm
 	defer g.mu.Unlock()
 	g.beats++
 	g.draining = r.Draining
-	return &ktmsv1.HeartbeatResponse{State: ktmsv1.NodeState_NODE_STATE_HEALTHY, RegisterAgain: r.Draining}, nil
+	return &ktmsv1.HeartbeatResponse{State: ktmsv1.NodeState_NODE_STATE_HEALTHY, RegisterAgain: r.Draining && !g.held, ActiveProxyRequests: 1}, nil
 }
 
 // serve starts the gateway on one plaintext port, and an Ollama with a loaded model.
@@ -256,30 +273,11 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestMain lets the test's own program stand in for cloudflared: it names an address and waits for its end.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "cloudflared" {
-		stop := make(chan os.Signal, 1)
-		signal.Notify(stop, syscall.SIGTERM)
-		fmt.Fprintln(os.Stderr, "INF |  https://stand-in.trycloudflare.com  |")
-		<-stop
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // TestServeExposed registers the tunnel's address and a key of its own.
 func TestServeExposed(t *testing.T) {
 	t.Parallel()
 	g, proxy, ollama := serveWorld(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "cloudflared")
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
+	program := filepath.Join(as(t, "cloudflared"), "cloudflared")
 	var log bytes.Buffer
 	stop := startServing(t, g, &log, "--proxy-addr", proxy, "--engine-url", ollama, "--expose=cloudflared", "--cloudflared-path", program)
 	stop()
@@ -295,16 +293,7 @@ func startServing(t *testing.T, g *gateway, log io.Writer, args ...string) (stop
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, args, withKey, io.Discard, log) }()
-	deadline := time.Now().Add(time.Minute)
-	for beats := 0; beats < 2; {
-		if time.Now().After(deadline) {
-			t.Fatal("no heartbeats came")
-		}
-		time.Sleep(10 * time.Millisecond)
-		g.mu.Lock()
-		beats = g.beats
-		g.mu.Unlock()
-	}
+	eventually(t, "no heartbeats came", func() bool { return g.beatCount() >= 2 })
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -75,7 +75,7 @@ func (e *Exposure) Run(ctx context.Context) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(e.listener) })
 	serving.Go(func() { e.filter.watch(ctx) })
-	t := tunnel{program: e.options.Cloudflared, target: "http://" + e.listener.Addr().String(), log: e.options.Log, moved: e.move}
+	t := tunnel{program: e.options.Cloudflared, target: "http://" + e.listener.Addr().String(), secret: e.key, log: e.options.Log, moved: e.move}
 	t.run(ctx)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

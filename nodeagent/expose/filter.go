@@ -22,7 +22,7 @@ const (
 	maxRequest = 64 << 20
 	// maxAnswer bounds an answer that does not stream, which is held in memory.
 	maxAnswer = 64 << 20
-	// bodyTimeout bounds the arrival of a request's body.
+	// bodyTimeout bounds the arrival of a request's body, that of a refused one, too: the server reads it before it answers.
 	bodyTimeout = time.Minute
 	// grace is how long requests are still taken when the schedule switches to 0 %: the gateway learns of it a moment later.
 	grace = 5 * time.Second
@@ -47,7 +47,7 @@ type filter struct {
 	closedSince time.Time
 
 	// The times are fields so that tests need not wait for them.
-	grace, padAfter, padEvery time.Duration
+	grace, padAfter, padEvery, bodyTimeout time.Duration
 }
 
 func newFilter(engine *url.URL, engineToken, key string, level func() int, log *slog.Logger) *filter {
@@ -62,19 +62,24 @@ func newFilter(engine *url.URL, engineToken, key string, level func() int, log *
 			Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: idleTimeout},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		grace: grace, padAfter: padAfter, padEvery: padEvery,
+		grace: grace, padAfter: padAfter, padEvery: padEvery, bodyTimeout: bodyTimeout,
 	}
 }
 
 // ServeHTTP implements http.Handler.
 func (f *filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	// The deadline of the connection's last answer stays otherwise.
+	_ = control.SetWriteDeadline(time.Now().Add(writeStall))
+	_ = control.SetReadDeadline(time.Now().Add(f.bodyTimeout))
+	if !f.authorized(r) {
+		refuse(w, http.StatusUnauthorized, "the access key is missing or wrong")
+		return
+	}
+	// Strangers do not count: a node that leaves waits for the requests of its gateway alone.
 	f.inFlight.Add(1)
 	defer f.inFlight.Add(-1)
-	// The deadline of the connection's last answer stays otherwise.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeStall))
 	switch {
-	case !f.authorized(r):
-		refuse(w, http.StatusUnauthorized, "the access key is missing or wrong")
 	case r.URL.Path == "/v1/models" && r.Method == http.MethodGet:
 		f.forward(w, r, nil, false)
 	case r.URL.Path == "/v1/chat/completions" && r.Method == http.MethodPost:
@@ -125,7 +130,6 @@ func (f *filter) chat(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "the owner's schedule has this node paused")
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	var large *http.MaxBytesError
 	switch {
@@ -136,6 +140,7 @@ func (f *filter) chat(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the request did not arrive whole")
 		return
 	}
+	// A deadline that passes while the engine works would look like a client that left.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var request struct {
 		Stream bool `json:"stream"`

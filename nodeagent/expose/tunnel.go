@@ -1,16 +1,14 @@
 package expose
 
 import (
-	"bufio"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -18,6 +16,12 @@ import (
 const (
 	// urlTimeout is how long the program may take to name its address.
 	urlTimeout = time.Minute
+	// connectTimeout is how long it may take from there to its first connection. Where UDP is blocked it tries that for more
+	// than a minute before it falls back to TCP.
+	connectTimeout = 4 * time.Minute
+	// assumeAfter is how long after the address a connection is assumed if the program speaks neither of one nor of a
+	// failure: its words may change. The first failure shows after 5 s.
+	assumeAfter = 15 * time.Second
 	// firstPause is the pause before the program is started again, and doubles with each start that brings no lasting
 	// tunnel: quick tunnels are free, and who opens one a second is locked out.
 	firstPause   = time.Second
@@ -26,34 +30,27 @@ const (
 	lasting = 10 * time.Minute
 	// stopTimeout is how long the program may take to end.
 	stopTimeout = 5 * time.Second
-	// maxLine bounds a line that is looked at.
-	maxLine = 16 << 10
 )
-
-// quickURL is the address in what the program prints. It also prints that of the service that gives the addresses out.
-var quickURL = regexp.MustCompile(`https://([a-z0-9][a-z0-9-]*)\.trycloudflare\.com`)
-
-const service = "api"
 
 // tunnel runs the program, again and again.
 type tunnel struct {
 	program, target string
-	log             *slog.Logger
+	// secret is kept out of the log: at its own debug level the program prints the requests that it passes on.
+	secret string
+	log    *slog.Logger
 	// moved is told each address, and "" when the tunnel is down.
 	moved func(address string)
 
 	// The times are fields so that tests need not wait for them; 0 is the constant's.
-	urlTimeout, firstPause time.Duration
+	urlTimeout, connectTimeout, assumeAfter, firstPause time.Duration
 }
 
 // run keeps a tunnel up until ctx ends.
 func (t *tunnel) run(ctx context.Context) {
-	if t.urlTimeout == 0 {
-		t.urlTimeout = urlTimeout
-	}
-	if t.firstPause == 0 {
-		t.firstPause = firstPause
-	}
+	t.urlTimeout = cmp.Or(t.urlTimeout, urlTimeout)
+	t.connectTimeout = cmp.Or(t.connectTimeout, connectTimeout)
+	t.assumeAfter = cmp.Or(t.assumeAfter, assumeAfter)
+	t.firstPause = cmp.Or(t.firstPause, firstPause)
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -78,12 +75,13 @@ func (t *tunnel) run(ctx context.Context) {
 func (t *tunnel) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(t.urlTimeout, func() {
-		cancel(fmt.Errorf("%s named no address within %s", t.program, t.urlTimeout))
-	})
-	defer late.Stop()
+	p := newProgress(t, cancel)
+	defer p.end()
 
-	cmd := exec.CommandContext(ctx, t.program, "tunnel", "--no-autoupdate", "--url", t.target) //nolint:gosec // the operator chose it
+	// Without a configuration of its own: one on this machine is for another tunnel, and the program then opens no quick one.
+	//nolint:gosec // the operator chose the program
+	cmd := exec.CommandContext(ctx, t.program, "tunnel", "--config", os.DevNull, "--no-autoupdate", "--url", t.target)
+	defer bind(cmd)()
 	cmd.Cancel = func() error {
 		if runtime.GOOS == "windows" {
 			return cmd.Process.Kill()
@@ -94,7 +92,7 @@ func (t *tunnel) once(ctx context.Context) error {
 	output, input := io.Pipe()
 	cmd.Stdout, cmd.Stderr = input, input
 	last := make(chan string, 1)
-	go func() { last <- t.read(output, late) }()
+	go func() { last <- p.read(output) }()
 	err := cmd.Run()
 	input.Close()
 	words := <-last
@@ -104,33 +102,8 @@ func (t *tunnel) once(ctx context.Context) error {
 	if err == nil {
 		err = fmt.Errorf("%s ended", t.program)
 	}
-	if words != "" {
+	if words = t.redact(words); words != "" {
 		err = fmt.Errorf("%w (its last words: %s)", err, words)
 	}
 	return err
-}
-
-// read looks for addresses in what the program prints, and returns the last thing it said.
-func (t *tunnel) read(output io.Reader, late *time.Timer) (last string) {
-	current := ""
-	lines := bufio.NewReaderSize(output, maxLine)
-	for {
-		line, err := lines.ReadSlice('\n') // a longer line comes in pieces
-		text := strings.TrimSpace(string(line))
-		if text != "" {
-			last = text
-			t.log.Debug("cloudflared", "says", text)
-		}
-		for _, found := range quickURL.FindAllStringSubmatch(text, -1) {
-			if found[1] != service && found[0] != current {
-				current = found[0]
-				late.Stop()
-				t.log.Info("the tunnel is up", "address", current)
-				t.moved(current)
-			}
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return last
-		}
-	}
 }
