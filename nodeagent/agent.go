@@ -106,9 +106,11 @@ func (a *Agent) Run(ctx context.Context) {
 	for a.join(ctx, work, &pauses) {
 		a.serve(ctx, work, &pauses)
 	}
+	began := time.Now()
 	if a.known {
 		a.drain(work)
 	}
+	a.finish(work, began)
 	a.Log.Info("stopped")
 }
 
@@ -127,12 +129,13 @@ func (a *Agent) serve(ctx, work context.Context, pauses *backoff) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if address := a.Exposure.Address(); address != "" && address != a.registered {
-				a.Log.Info("the address changed, registering again", "endpoint", address)
-				return
-			}
 			next = time.Time{}
 		case <-timer.C:
+		}
+		// Without an address the heartbeat says so. One for another address would praise the old one.
+		if address := a.address(); address != "" && address != a.registered {
+			a.Log.Info("the address changed, registering again", "endpoint", address)
+			return
 		}
 		if now := a.levelNow(); now != level {
 			a.Log.Info("the schedule switches", "from", level, "to", now)
@@ -172,7 +175,7 @@ func (a *Agent) pace(lost int) time.Duration {
 func (a *Agent) beat(ctx, work context.Context, pauses *backoff) (lost, again bool) {
 	a.observe(ctx)
 	level := a.levelNow()
-	resp, err := a.heartbeat(ctx, level, a.view.gone || a.address() == "")
+	resp, err := a.heartbeat(ctx, level, a.view.gone || len(a.view.models) == 0 || a.address() == "")
 	if ctx.Err() != nil {
 		return true, false
 	}

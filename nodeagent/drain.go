@@ -16,6 +16,8 @@ const (
 	drainLimit = 10 * time.Minute
 	// drainPoll is the time between the heartbeats of a node that leaves: it only waits for the last request.
 	drainPoll = 2 * time.Second
+	// finishPoll is the time between two looks at the tunnel's requests, which cost nothing.
+	finishPoll = time.Second
 	// drainAway is how long a gateway that does not answer is waited for.
 	drainAway = 30 * time.Second
 )
@@ -55,6 +57,18 @@ func (a *Agent) drain(ctx context.Context) {
 	}
 	a.Log.Warn("requests are still running, leaving all the same", "after", drainLimit.String())
 	a.unregister(ctx)
+}
+
+// finish waits for the requests in the tunnel where the drain ended before them: a gateway that refuses the node, or has
+// forgotten it, or is away, still has its callers at the other end.
+func (a *Agent) finish(ctx context.Context, began time.Time) {
+	for a.exposedInFlight() > 0 && time.Since(began) < drainLimit {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(finishPoll):
+		}
+	}
 }
 
 func (a *Agent) exposedInFlight() int {

@@ -54,7 +54,7 @@ func (a *Agent) join(ctx, work context.Context, pauses *backoff) bool {
 			return true
 		}
 		pause := pauses.next(longest)
-		a.Log.Info("trying again", "in", pause.Round(time.Second).String())
+		a.Log.Info("trying again", "in", pause.Round(time.Second).String(), "because", a.said)
 		select {
 		case <-ctx.Done():
 			return false
@@ -69,7 +69,7 @@ func (a *Agent) join(ctx, work context.Context, pauses *backoff) bool {
 func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	a.observe(ctx)
 	switch {
-	case a.view.err != nil:
+	case a.view.err != nil && (a.view.gone || len(a.view.models) == 0): // a hiccup takes nothing from what is known
 		a.complain("the engine does not answer: " + a.view.err.Error())
 		return enginePause
 	case len(a.view.models) == 0:
@@ -79,10 +79,10 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	if longest := a.check(ctx); longest != 0 {
 		return longest
 	}
-	if !a.expose(ctx, work) {
+	address := a.expose(ctx, work)
+	if address == "" {
 		return awayPause
 	}
-	address := a.address()
 	// What is registered must be known here, so the end of ctx does not cut this call off.
 	call, cancel := context.WithTimeout(work, callTimeout)
 	defer cancel()
@@ -144,18 +144,20 @@ func (a *Agent) failed(err error) time.Duration {
 	return refusedPause
 }
 
-// expose starts the exposure, once, and waits for an address.
-func (a *Agent) expose(ctx, work context.Context) bool {
+// expose starts the exposure, once, and waits for an address. It returns none when ctx ended.
+func (a *Agent) expose(ctx, work context.Context) (address string) {
 	if a.Exposure == nil {
-		return true
+		return a.Endpoint
 	}
 	a.exposing.Do(func() { a.tasks.Go(func() { a.Exposure.Run(work) }) })
-	for a.Exposure.Address() == "" {
+	for {
+		if address = a.Exposure.Address(); address != "" {
+			return address
+		}
 		select {
 		case <-ctx.Done():
-			return false
+			return ""
 		case <-a.Exposure.Changed():
 		}
 	}
-	return true
 }

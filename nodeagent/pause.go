@@ -2,6 +2,9 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ai-process/ktms/nodeagent/engine"
@@ -21,8 +24,9 @@ const (
 type pause struct {
 	// idle counts the heartbeats of this pause that found no request.
 	idle int
-	// cold says that the models were unloaded, and reload names those that come back.
-	cold   bool
+	// unloaded says that the models of this pause are out of memory.
+	unloaded bool
+	// reload names the models that come back into memory before the next window.
 	reload []string
 	// done is set while models are moved, and failed is when that last failed.
 	done   chan moved
@@ -31,8 +35,8 @@ type pause struct {
 
 // moved is the end of a loading or unloading.
 type moved struct {
-	cold bool
-	err  error
+	unloaded bool
+	err      error
 }
 
 // follow unloads the models in a pause when the last request is done, and loads them before the next window. Engines
@@ -47,28 +51,33 @@ func (a *Agent) follow(work context.Context, level int, active int32) {
 	paused := level == 0 && !a.Schedule().OpensWithin(time.Now(), a.Warmup)
 	switch {
 	case !paused:
-		p.idle = 0
-		if p.cold && p.ready() {
+		p.idle, p.unloaded = 0, false
+		if len(p.reload) > 0 && p.ready() {
 			a.Log.Info("loading the models for the next window", "models", p.reload)
-			keep, names := a.Warmup+keepBeyond, p.reload
-			a.move(work, false, func(ctx context.Context) error {
-				return each(names, func(name string) error { return loader.LoadModel(ctx, name, keep) })
-			})
+			keep := a.Warmup + keepBeyond
+			a.move(work, false, p.reload, func(ctx context.Context, name string) error { return loader.LoadModel(ctx, name, keep) })
 		}
-	case active > 0 || !a.levels || (a.Exposure != nil && a.Exposure.InFlight() > 0):
+	case active > 0 || !a.levels || a.exposedInFlight() > 0:
 		// A gateway that knows no levels goes on sending.
 		p.idle = 0
 	default:
-		if p.idle++; p.idle >= idleBeats && !p.cold && p.ready() {
+		if p.idle++; p.idle >= idleBeats && !p.unloaded && p.ready() {
 			warm := a.warmModels()
-			p.reload = warm
-			if len(warm) == 0 && len(a.Selection.Only) > 0 {
-				p.reload = a.servedNames() // the agent began in a pause
+			p.remember(warm)
+			if len(p.reload) == 0 && len(a.Selection.Only) > 0 {
+				p.remember(a.servedNames()) // the agent began in a pause
 			}
 			a.Log.Info("the pause begins, unloading the models", "models", warm)
-			a.move(work, true, func(ctx context.Context) error {
-				return each(warm, func(name string) error { return loader.UnloadModel(ctx, name) })
-			})
+			a.move(work, true, warm, loader.UnloadModel)
+		}
+	}
+}
+
+// remember adds models that come back. Those of an earlier try stay: the ones that it moved are not warm any more.
+func (p *pause) remember(names []string) {
+	for _, name := range names {
+		if !slices.Contains(p.reload, name) {
+			p.reload = append(p.reload, name)
 		}
 	}
 }
@@ -78,11 +87,21 @@ func (p *pause) ready() bool {
 	return p.done == nil && (p.failed.IsZero() || time.Since(p.failed) >= reloadPause)
 }
 
-// move runs beside the heartbeats, since loading takes minutes.
-func (a *Agent) move(work context.Context, cold bool, run func(context.Context) error) {
+// move runs beside the heartbeats, since loading takes minutes. A model that fails does not hold the others up.
+func (a *Agent) move(work context.Context, unload bool, names []string, do func(context.Context, string) error) {
 	done := make(chan moved, 1)
 	a.pause.done = done
-	a.tasks.Go(func() { done <- moved{cold, run(work)} })
+	names = slices.Clone(names)
+	a.tasks.Go(func() {
+		var wrong []error
+		for _, name := range names {
+			// What was deleted is out of memory for good.
+			if err := do(work, name); err != nil && !engine.IsMissing(err) {
+				wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+			}
+		}
+		done <- moved{unload, errors.Join(wrong...)}
+	})
 }
 
 // collect takes in how the last move ended.
@@ -90,24 +109,18 @@ func (p *pause) collect(a *Agent) {
 	select {
 	case m := <-p.done:
 		p.done, p.failed = nil, time.Time{}
-		if m.err != nil {
+		p.idle = 0 // the engine was asked before the move ended: what is warm now, the next heartbeats tell
+		switch {
+		case m.err != nil:
 			p.failed = time.Now()
 			a.Log.Warn("the engine did not move its models, trying again", "error", m.err.Error())
-			return
+		case m.unloaded:
+			p.unloaded = true
+		default:
+			p.reload = nil
 		}
-		p.cold = m.cold
 	default:
 	}
-}
-
-// each stops at the first name that fails.
-func each(names []string, do func(string) error) error {
-	for _, name := range names {
-		if err := do(name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *Agent) warmModels() []string {

@@ -239,3 +239,63 @@ func TestBeginsInPause(t *testing.T) {
 		p.end()
 	})
 }
+
+// TestHalfAnUnload loads everything again that was unloaded, though a model needed a second try.
+func TestHalfAnUnload(t *testing.T) {
+	t.Parallel()
+	for _, opens := range []string{"after the second try", "before the second try"} {
+		t.Run(opens, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := startPaused(t, &gateway{}, "", nil)
+				p.ollama.set(func() { p.ollama.models["b:1"], p.ollama.fails = true, map[string]int{"b:1": 500} })
+				wait(10 * time.Second)
+				p.follow(t, "00:00-24:00 0")
+				wait(20 * time.Second)
+				if moves := p.ollama.take(); moves != "unload a:1, broken unload b:1" {
+					t.Fatalf("in the pause: %q", moves)
+				}
+				p.ollama.set(func() { p.ollama.fails = nil })
+				if opens == "after the second try" {
+					wait(time.Minute)
+					if moves := p.ollama.take(); moves != "unload b:1" {
+						t.Fatalf("the second try: %q", moves)
+					}
+				}
+				p.follow(t, "")
+				wait(time.Minute)
+				p.ollama.set(func() {
+					if !p.ollama.models["a:1"] || !p.ollama.models["b:1"] {
+						t.Errorf("in the window: %v, after %v", p.ollama.models, p.ollama.moves)
+					}
+				})
+				p.end()
+			})
+		})
+	}
+}
+
+// TestModelDeletedInThePause loads the others, and does not ask for the deleted one for ever.
+func TestModelDeletedInThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := startPaused(t, &gateway{}, "", nil)
+		p.ollama.set(func() { p.ollama.models["b:1"] = true })
+		wait(10 * time.Second)
+		p.follow(t, "00:00-24:00 0")
+		wait(time.Minute)
+		if moves := p.ollama.take(); moves != "unload a:1, unload b:1" {
+			t.Fatalf("in the pause: %q", moves)
+		}
+		p.ollama.set(func() {
+			delete(p.ollama.models, "a:1")
+			p.ollama.fails = map[string]int{"a:1": 404}
+		})
+		p.follow(t, "")
+		wait(10 * time.Minute)
+		if moves := p.ollama.take(); moves != "broken load a:1, load b:1" {
+			t.Errorf("in the window: %q", moves)
+		}
+		p.end()
+	})
+}

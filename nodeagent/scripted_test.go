@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -132,6 +133,8 @@ type scriptedOllama struct {
 	// moves are the loads and unloads, and broken makes them fail.
 	moves  []string
 	broken bool
+	// fails are the statuses that moves of single models are answered with.
+	fails map[string]int
 	// slow is how long a load takes.
 	slow time.Duration
 }
@@ -177,9 +180,9 @@ func (o *scriptedOllama) serve(w http.ResponseWriter, r *http.Request) {
 		if in.KeepAlive == 0.0 {
 			what = "unload"
 		}
-		if o.broken {
+		if status := o.fails[in.Model]; o.broken || status != 0 {
 			o.moves = append(o.moves, "broken "+what+" "+in.Model)
-			w.WriteHeader(http.StatusInternalServerError)
+			w.WriteHeader(cmp.Or(status, http.StatusInternalServerError))
 			return
 		}
 		if what == "load" && o.slow > 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/ai-process/ktms/nodeagent/engine"
 )
 
-// hiccups is how many times in a row the engine may be silent before the gateway is told to send nothing: a busy engine
-// misses a question now and then, and that must not take its models away.
-const hiccups = 3
+// hiccup is how long the engine may be silent before the gateway is told to send nothing: a busy engine misses a question
+// now and then, and that must not take its models away.
+const hiccup = 10 * time.Second
 
 // observeTimeout bounds all questions of one heartbeat, so that it and the heartbeat's own call end before the gateway
 // takes the node for dead.
@@ -28,9 +28,9 @@ type view struct {
 	models  []*ktmsv1.NodeModel
 	missing []string
 	load    engine.Load
-	// err is why the engine did not answer the last time, and failures how often in a row.
-	err      error
-	failures int
+	// err is why the engine did not answer the last time, and since when it is silent.
+	err   error
+	since time.Time
 	// gone says that the engine serves nothing now.
 	gone bool
 }
@@ -57,8 +57,10 @@ func (a *Agent) observe(ctx context.Context) {
 	}
 	a.view.load, a.view.err = load, err
 	if err != nil {
-		a.view.failures++
-		gone := a.view.failures >= hiccups || errors.Is(err, syscall.ECONNREFUSED)
+		if a.view.since.IsZero() {
+			a.view.since = time.Now()
+		}
+		gone := time.Since(a.view.since) >= hiccup || errors.Is(err, syscall.ECONNREFUSED)
 		if gone && !a.view.gone {
 			a.Log.Warn("the engine does not answer, so the node takes no requests", "error", err.Error())
 		}
@@ -68,10 +70,13 @@ func (a *Agent) observe(ctx context.Context) {
 	if a.view.gone {
 		a.Log.Info("the engine answers again")
 	}
-	a.view.failures, a.view.gone = 0, false
+	a.view.since, a.view.gone = time.Time{}, false
 	reported, missing := a.Selection.Apply(models)
 	if len(missing) > 0 && !slices.Equal(missing, a.view.missing) {
 		a.Log.Warn("the engine lacks models that --only-model or --judge-model name", "missing", missing)
+	}
+	if len(reported) == 0 && len(a.view.models) > 0 {
+		a.Log.Warn("the engine has no model to report any more, so the node takes no requests")
 	}
 	a.view.models, a.view.missing = reported, missing
 	a.view.served = slices.DeleteFunc(models, func(m engine.Model) bool {

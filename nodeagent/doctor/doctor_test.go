@@ -182,7 +182,7 @@ func TestExamine(t *testing.T) {
 
 		{"gateway away", engine.Ollama, ollama(loaded), func(_ *testing.T, _ *Options, g *gateway) {
 			g.err = connect.NewError(connect.CodeUnavailable, "restarting")
-		}, "cannot be reached: restarting", 1},
+		}, "answered with an error: restarting", 1},
 		{"gateway behind TLS", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, g *gateway) {
 			g.err = connect.NewError(connect.CodeUnavailable, "unexpected EOF")
 			s := httptest.NewTLSServer(http.NotFoundHandler())

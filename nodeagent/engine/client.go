@@ -148,3 +148,6 @@ func hasStatus(err error, statuses ...int) bool {
 	var answer *StatusError
 	return errors.As(err, &answer) && slices.Contains(statuses, answer.Status)
 }
+
+// IsMissing reports whether an engine answered that it does not have the model.
+func IsMissing(err error) bool { return hasStatus(err, http.StatusNotFound) }

@@ -18,7 +18,7 @@ type Cause int
 
 // The causes.
 const (
-	// Away means that the gateway could not be asked. It may be back at any time.
+	// Away means that the gateway could not be asked, or could not answer. It may be back at any time.
 	Away Cause = iota
 	// Refused means that the gateway said no. Somebody has to change something first.
 	Refused
@@ -47,8 +47,10 @@ func Explain(err error) Trouble {
 			"): check NODE_KEY or the file of --node-key-file, or ask for a new key"}
 	case connect.CodePermissionDenied:
 		return Trouble{Refused, "the gateway refuses the node: " + said + denialHint(said)}
-	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeOutOfRange, connect.CodeResourceExhausted:
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeOutOfRange:
 		return Trouble{Refused, "the gateway refuses the node: " + said}
+	case connect.CodeResourceExhausted:
+		return Trouble{Away, "the gateway has too much to do: " + said}
 	case connect.CodeNotFound:
 		return Trouble{Unknown, "the gateway does not know the node: " + said}
 	case connect.CodeUnimplemented:
@@ -82,10 +84,15 @@ func away(err error) string {
 		dns     *net.DNSError
 	)
 	text := Message(err)
+	if rpc, answered := errors.AsType[*connect.Error](err); answered && rpc.IsRemote() && rpc.Code() != connect.CodeDeadlineExceeded {
+		return "the gateway answered with an error: " + text
+	}
 	switch {
 	case errors.As(err, &record), strings.Contains(text, "does not look like a TLS handshake"),
 		strings.Contains(text, "gave HTTP response to HTTPS client"):
 		return "the gateway speaks plaintext at this address: leave --tls out, or use the address of its TLS endpoint"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate of the gateway is out of date, or the clock of this machine is wrong: " + text
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return "the certificate of the gateway is not trusted: " + text
 	case strings.Contains(text, "no application protocol"):

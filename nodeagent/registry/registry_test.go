@@ -2,13 +2,20 @@ package registry
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
@@ -94,7 +101,8 @@ func TestExplainRefusals(t *testing.T) {
 		{connect.NewError(connect.CodeInvalidArgument, "endpoint: private address"), Refused, "endpoint: private address"},
 		{connect.NewError(connect.CodeNotFound, "node n"), Unknown, "node n"},
 		{connect.NewError(connect.CodeUnimplemented, "x"), Old, "gRPC port (9090"},
-		{connect.NewError(connect.CodeInternal, "oh"), Away, "cannot be reached: oh"},
+		{connect.NewError(connect.CodeInternal, "oh"), Away, "answered with an error: oh"},
+		{connect.NewError(connect.CodeResourceExhausted, "slow down"), Away, "too much to do: slow down"},
 		{connect.NewError(connect.CodeUnavailable, "starting"), Away, "starting"},
 	} {
 		err := beat(t, Options{Address: serve(t, mount(&scripted{err: c.err}), false)})
@@ -126,6 +134,7 @@ func TestExplainAddresses(t *testing.T) {
 		{"plaintext to TLS", Options{Address: overTLS}, "--tls must be given"},
 		{"plaintext to TLS without HTTP/2", Options{Address: old.Listener.Addr().String()}, "--tls must be given"},
 		{"a certificate of nobody", Options{Address: overTLS, TLS: true}, "certificate of the gateway is not trusted"},
+		{"a certificate of another time", Options{Address: outOfDate(t), TLS: true}, "the clock of this machine"},
 		{"nobody", Options{Address: closed.Addr().String()}, "nothing listens"},
 		{"no name", Options{Address: "gateway.invalid:9090"}, "cannot be resolved"},
 		{"another server", Options{Address: serve(t, http.NotFoundHandler(), false)}, "gRPC port"},
@@ -139,6 +148,28 @@ func TestExplainAddresses(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got.Text, c.text)
 		}
 	}
+}
+
+// outOfDate is a TLS endpoint as a machine sees it whose clock is ten minutes ahead of a certificate's end.
+func outOfDate(t *testing.T) string {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(-10 * time.Minute)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(t.Output(), "", 0)
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: private}}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }
 
 func TestExplainKeys(t *testing.T) {
