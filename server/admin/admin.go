@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ai-process/ktms/api/gen/ktms/v1/ktmsv1connect"
+	"github.com/ai-process/ktms/pool"
 	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/caller"
 	"github.com/ai-process/ktms/server/routing"
@@ -40,7 +41,12 @@ type Options struct {
 	Table   func() *routing.Table
 	View    routing.View
 	// Spent reads where a subject's spend limits stand (see admit.Controller).
-	Spent     func(ctx context.Context, limits admit.Limits, subjectType, subjectID string, periods ...string) ([]admit.Window, error)
+	Spent func(ctx context.Context, limits admit.Limits, subjectType, subjectID string, periods ...string) ([]admit.Window, error)
+	// Nodes are the machines of the local pool; nil = there are none. One that is not heard of for longer than NodeTTL is offline.
+	Nodes   pool.Nodes
+	NodeTTL time.Duration
+	// Weigh tells how this replica's selector sees every node for a call to a model, in tokens; nil leaves that out.
+	Weigh     func(ctx context.Context, model string, prompt, maxOutput int64) ([]pool.Weighing, error)
 	Validator *status.Validator
 	Log       *slog.Logger
 }
@@ -116,6 +122,9 @@ func (h *Handler) refusal(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrUnavailable):
 		h.options.Log.ErrorContext(ctx, "storage failed", "error", err)
 		known = status.Wrap(err, status.StorageUnavailable, "the database does not answer; retry with backoff")
+	case errors.Is(err, pool.ErrUnavailable):
+		h.options.Log.ErrorContext(ctx, "the pool of nodes failed", "error", err)
+		known = status.Wrap(err, status.StorageUnavailable, "the pool's state is not reachable; retry with backoff")
 	case errors.Is(err, context.Canceled):
 		known = status.Wrap(err, status.Canceled, "the caller went away")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -7,6 +7,7 @@ import (
 	"github.com/ai-process/ktms/server/access"
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
+	"github.com/ai-process/ktms/vendors"
 )
 
 // ExplainRoute implements AdminService: it prints the plan that a call of this kind would walk.
@@ -32,7 +33,7 @@ func (h *Handler) ExplainRoute(ctx context.Context, req *ktmsv1.ExplainRouteRequ
 		out.Effort, out.ConfigVersion = plan.Effort, plan.Version
 		for _, c := range plan.Candidates {
 			out.Candidates = append(out.Candidates, &ktmsv1.RouteCandidate{Model: c.Target.Model, Vendor: c.Spec.GetVendor(),
-				Kept: c.Drop == routing.Kept, Reason: string(c.Drop), Detail: c.Detail})
+				Kept: c.Drop == routing.Kept, Reason: string(c.Drop), Detail: c.Detail, Nodes: h.nodesFor(ctx, c, req)})
 		}
 	}
 	if refused != nil {
@@ -40,6 +41,18 @@ func (h *Handler) ExplainRoute(ctx context.Context, req *ktmsv1.ExplainRouteRequ
 		out.ErrorReason, out.ErrorMessage = string(e.Reason), e.Message()
 	}
 	return out, nil
+}
+
+// nodesFor tells how the selector sees the nodes for a local candidate. The plan is explained without them, too.
+func (h *Handler) nodesFor(ctx context.Context, c routing.Candidate, req *ktmsv1.ExplainRouteRequest) []*ktmsv1.NodeFactor {
+	if c.Spec.GetVendor() != vendors.Local {
+		return nil
+	}
+	factors, err := h.weigh(ctx, c.Target.Model, req.GetInputTokens(), req.GetOutputTokens())
+	if err != nil {
+		h.options.Log.WarnContext(ctx, "a route is explained without its nodes", "model", c.Target.Model, "error", err)
+	}
+	return factors
 }
 
 func explained(req *ktmsv1.ExplainRouteRequest) (routing.Query, error) {

@@ -28,7 +28,7 @@ func (h *Handler) MintNodeKey(ctx context.Context, req *ktmsv1.MintNodeKeyReques
 		Hash: sha256.Sum256([]byte(plain)), Prefix: plain[:nodePrefixLength], AllowedModels: req.GetAllowedModels(),
 		CreatedAt: now(),
 	}
-	_, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) (err error) {
+	version, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) (err error) {
 		if i := slices.Index(key.AllowedModels, ""); i >= 0 {
 			return status.Invalid([]status.Violation{{Path: fmt.Sprintf("allowed_models[%d]", i), Text: "is empty; leave the list empty to allow any model"}})
 		}
@@ -40,7 +40,7 @@ func (h *Handler) MintNodeKey(ctx context.Context, req *ktmsv1.MintNodeKeyReques
 	if err != nil {
 		return nil, err
 	}
-	return &ktmsv1.MintNodeKeyResponse{PlainKey: plain, NodeKey: nodeKey(key)}, nil
+	return &ktmsv1.MintNodeKeyResponse{PlainKey: plain, NodeKey: nodeKey(key), ConfigVersion: version}, nil
 }
 
 // networks reads CIDRs into the one form in which equal networks are equal. The validation of the request has seen to it
@@ -79,10 +79,11 @@ func (h *Handler) ListNodeKeys(ctx context.Context, req *ktmsv1.ListNodeKeysRequ
 	return out, nil
 }
 
-// RevokeNodeKey implements AdminService. Revoking a revoked key changes nothing.
+// RevokeNodeKey implements AdminService. The node that registered with the key leaves the pool at once, also where the key
+// was revoked before and the pool did not answer then.
 func (h *Handler) RevokeNodeKey(ctx context.Context, req *ktmsv1.RevokeNodeKeyRequest) (*ktmsv1.RevokeNodeKeyResponse, error) {
 	var key store.NodeKey
-	_, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) (err error) {
+	version, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) (err error) {
 		if key, err = tx.NodeKeyByName(ctx, req.GetName()); err != nil || !key.RevokedAt.IsZero() {
 			return named(err, "node key", req.GetName())
 		}
@@ -92,7 +93,8 @@ func (h *Handler) RevokeNodeKey(ctx context.Context, req *ktmsv1.RevokeNodeKeyRe
 	if err != nil {
 		return nil, err
 	}
-	return &ktmsv1.RevokeNodeKeyResponse{NodeKey: nodeKey(key)}, nil
+	removed := h.expel(ctx, key.NodeID, key.ID)
+	return &ktmsv1.RevokeNodeKeyResponse{NodeKey: nodeKey(key), ConfigVersion: version, NodeRemoved: removed}, nil
 }
 
 func nodeKey(key store.NodeKey) *ktmsv1.NodeKey {

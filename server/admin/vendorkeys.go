@@ -75,12 +75,16 @@ func (h *Handler) ListVendorKeys(ctx context.Context, req *ktmsv1.ListVendorKeys
 	return &ktmsv1.ListVendorKeysResponse{VendorKeys: h.vendorKeyInfos(page), NextPageToken: next}, nil
 }
 
-// RotateEncryption implements AdminService. All or nothing: one credential that the keyring cannot open leaves
-// everything as it was.
+// RotateEncryption implements AdminService. One credential or token that the keyring cannot open leaves everything as it
+// was. The tokens of nodes are not in the store: they follow once its transaction is through.
 func (h *Handler) RotateEncryption(ctx context.Context, req *ktmsv1.RotateEncryptionRequest) (*ktmsv1.RotateEncryptionResponse, error) {
 	sealer := h.options.Sealer
+	tokens, err := h.sealTokens(ctx)
+	if err != nil {
+		return nil, h.refusal(ctx, err)
+	}
 	changed := 0
-	_, err := h.change(ctx, req, func(ctx context.Context, tx store.Tx) error {
+	_, err = h.change(ctx, req, func(ctx context.Context, tx store.Tx) error {
 		changed = 0
 		keys, err := tx.AllVendorKeys(ctx)
 		if err != nil {
@@ -106,7 +110,12 @@ func (h *Handler) RotateEncryption(ctx context.Context, req *ktmsv1.RotateEncryp
 	if err != nil {
 		return nil, err
 	}
-	return &ktmsv1.RotateEncryptionResponse{VendorKeysChanged: int32(changed), KeyVersion: int32(sealer.Newest())}, nil
+	tokensChanged, err := h.storeTokens(ctx, tokens)
+	if err != nil {
+		return nil, h.refusal(ctx, err)
+	}
+	return &ktmsv1.RotateEncryptionResponse{VendorKeysChanged: int32(changed), NodeTokensChanged: int32(tokensChanged),
+		KeyVersion: int32(sealer.Newest())}, nil
 }
 
 func (h *Handler) vendorKeyInfos(keys []store.VendorKey) []*ktmsv1.VendorKeyInfo {
