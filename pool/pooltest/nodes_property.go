@@ -1,0 +1,3 @@
+package pooltest
+
+var choiceTests = []nodeTest{}
