@@ -65,6 +65,8 @@ var layers = []layer{
 
 	{"server", append([]string{"server/..."}, contracts...), serverBecause},
 	{"server/servertest/...", []string{"api/gen/...", "server/...", "store/...", "pool/...", "vendors/..."}, "the server's harness is no node agent"},
+
+	{"scripts/installtest", []string{"api/gen/..."}, "the installer is tested from outside, as the shell and a gateway see it"},
 }
 
 // serverLayers stand from the bottom to the top: a package may import those of the rows above its own.
