@@ -33,11 +33,13 @@ const writeStall = time.Minute
 const corsMaxAge = 7200
 
 // rpcDoor serves gRPC, gRPC-Web and Connect.
-func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv1connect.AdminServiceHandler) *http.Server {
+func (s *Server) rpcDoor(data ktmsv1connect.GatewayServiceHandler, control ktmsv1connect.AdminServiceHandler,
+	machines ktmsv1connect.NodeRegistryServiceHandler,
+) *http.Server {
 	rpc := connect.NewServer()
 	ktmsv1connect.RegisterGatewayServiceHandler(rpc, data)
 	ktmsv1connect.RegisterAdminServiceHandler(rpc, control)
-	ktmsv1connect.RegisterNodeRegistryServiceHandler(rpc, ktmsv1connect.UnimplementedNodeRegistryServiceHandler{})
+	ktmsv1connect.RegisterNodeRegistryServiceHandler(rpc, machines)
 	rpc.Register(healthService{s.readiness}.methods()...)
 	grpcreflect.Register(rpc, grpcreflect.WithDescriptorResolver(descriptors{}))
 	mux := http.NewServeMux()

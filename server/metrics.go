@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/status"
 )
@@ -33,6 +34,7 @@ type Metrics struct {
 	dependencies *prometheus.CounterVec
 	legacy       *prometheus.CounterVec
 	throttled    *prometheus.CounterVec
+	nodes        *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics in a registry of their own.
@@ -48,6 +50,9 @@ func NewMetrics() *Metrics {
 		throttled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ktms_throttled_total", Help: "Calls that a limit kept from a model; spend_unavailable is a limit whose counters did not answer.",
 		}, []string{"reason"}),
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ktms_nodes", Help: "Nodes of the local pool by state, as this replica sees them.",
+		}, []string{"state"}),
 	}
 	// Exported at 0 from the start, so that increase() sees the first failure after a restart.
 	for _, operation := range []string{"key_check", "admin", "config", "ping"} {
@@ -60,7 +65,7 @@ func NewMetrics() *Metrics {
 	for _, reason := range throttles {
 		m.throttled.WithLabelValues(throttleLabel(reason))
 	}
-	m.Registry.MustRegister(m.dependencies, m.legacy, m.throttled,
+	m.Registry.MustRegister(m.dependencies, m.legacy, m.throttled, m.nodes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Dispatch = dispatch.NewMetrics(m.Registry)
 	return m
@@ -74,6 +79,19 @@ func (m *Metrics) DependencyFailed(dependency, operation string) {
 // Throttled counts one call that a limit kept from a model.
 func (m *Metrics) Throttled(reason status.Reason) {
 	m.throttled.WithLabelValues(throttleLabel(reason)).Inc()
+}
+
+// Nodes says how many nodes are in each state; nil is that nobody knows.
+func (m *Metrics) Nodes(counts map[ktmsv1.NodeState]int) {
+	if counts == nil {
+		m.nodes.Reset()
+		return
+	}
+	for number, name := range ktmsv1.NodeState_name {
+		if state := ktmsv1.NodeState(number); state != ktmsv1.NodeState_NODE_STATE_UNSPECIFIED {
+			m.nodes.WithLabelValues(strings.ToLower(strings.TrimPrefix(name, "NODE_STATE_"))).Set(float64(counts[state]))
+		}
+	}
 }
 
 func throttleLabel(reason status.Reason) string {

@@ -23,6 +23,7 @@ import (
 	"github.com/ai-process/ktms/server/admit"
 	"github.com/ai-process/ktms/server/dispatch"
 	"github.com/ai-process/ktms/server/gateway"
+	"github.com/ai-process/ktms/server/noderegistry"
 	"github.com/ai-process/ktms/server/routing"
 	"github.com/ai-process/ktms/server/status"
 	"github.com/ai-process/ktms/store"
@@ -121,6 +122,7 @@ type Server struct {
 	keys      *access.Authenticator
 	readiness *Readiness
 	admission *admit.Controller
+	watch     *noderegistry.Watch
 	doors     []*door
 }
 
@@ -174,10 +176,18 @@ func New(ctx context.Context, options Options) (*Server, error) {
 			Timeout: options.UpstreamTimeout}),
 	})
 	control := admin.New(admin.Options{Store: options.Store, Sealer: options.Sealer, Applied: s.apply, Table: s.live.Table,
-		View: seen, Spent: s.admission.Spent, Validator: validator, Log: options.Log})
+		View: seen, Spent: s.admission.Spent, Nodes: options.Nodes, NodeTTL: options.NodePool.TTL, Weigh: options.NodePool.Weigh,
+		Validator: validator, Log: options.Log})
+	machines := noderegistry.New(noderegistry.Options{
+		Nodes: options.Nodes, CheckEndpoint: options.NodePool.CheckEndpoint, Interval: options.NodePool.Interval, TTL: options.NodePool.TTL,
+		Seal:      func(nodeID string, plain []byte) []byte { return admin.SealNodeToken(options.Sealer, nodeID, plain) },
+		Validator: validator, Log: options.Log,
+	})
+	s.watch = noderegistry.NewWatch(noderegistry.WatchOptions{Nodes: options.Nodes, Every: options.NodePool.Sweep,
+		TTL: options.NodePool.TTL, Counted: options.Metrics.Nodes, Log: options.Log})
 
 	s.doors = []*door{
-		{name: "grpc", addr: options.GRPCAddr, server: s.rpcDoor(gateway.NewHandler(service), control)},
+		{name: "grpc", addr: options.GRPCAddr, server: s.rpcDoor(gateway.NewHandler(service), control, machines)},
 		{name: "http", addr: options.HTTPAddr, server: s.httpDoor(service)},
 	}
 	if options.MetricsAddr != "" {
@@ -258,9 +268,8 @@ func (s *Server) Run(ctx context.Context) error {
 	workers.Go(func() { s.options.Store.Feed().Run(background, s.deliver) })
 	workers.Go(func() { s.live.Run(background, s.options.ReloadEvery) })
 	workers.Go(func() { s.admission.Run(background) })
-	if run := s.options.NodePool.Run; run != nil {
-		workers.Go(func() { run(background) })
-	}
+	workers.Go(func() { s.options.NodePool.Run(background) })
+	workers.Go(func() { s.watch.Run(background) })
 	defer workers.Wait()
 	defer stop()
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/ai-process/ktms/pool/selection"
 	"github.com/ai-process/ktms/server/access"
 	"github.com/ai-process/ktms/store/seal"
 )
@@ -63,6 +64,13 @@ type config struct {
 	FirstByteTimeout time.Duration `env:"UPSTREAM_FIRST_BYTE_TIMEOUT" envDefault:"0"`
 	SilenceTimeout   time.Duration `env:"UPSTREAM_SILENCE_TIMEOUT" envDefault:"0"`
 	MaxPause         time.Duration `env:"VENDOR_COOLDOWN_MAX" envDefault:"5m"`
+
+	NodeInterval  int           `env:"NODE_HEARTBEAT_INTERVAL_SECONDS" envDefault:"5"`
+	NodeTTL       int           `env:"NODE_HEARTBEAT_TTL_SECONDS" envDefault:"15"`
+	NodeRetention int           `env:"NODE_RETENTION_TTL_DAYS" envDefault:"1"`
+	NodeSweep     time.Duration `env:"NODE_SWEEP_INTERVAL" envDefault:"5s"`
+	NodeLocalhost bool          `env:"NODE_ALLOW_LOCALHOST_ENDPOINTS" envDefault:"false"`
+	NodeAffinity  float64       `env:"NODE_PREFIX_AFFINITY" envDefault:"4"`
 
 	AutoSeed       bool   `env:"AUTO_SEED" envDefault:"false"`
 	SeedClientKey  string `env:"SEED_CLIENT_KEY"`
@@ -144,7 +152,9 @@ func readConfig(dev bool) (config, error) {
 		{"ROUTING_RELOAD_SECONDS", int64(cfg.ReloadSeconds)}, {"MIGRATE_TIMEOUT", int64(cfg.MigrateTimeout)},
 		{"CIRCUIT_BREAKER_FAIL_THRESHOLD", int64(cfg.BreakerThreshold)}, {"CIRCUIT_BREAKER_COOLDOWN", int64(cfg.BreakerCooldown)},
 		{"UPSTREAM_CONNECT_TIMEOUT", int64(cfg.ConnectTimeout)}, {"REDIS_TIMEOUT", int64(cfg.RedisTimeout)},
-		{"SPEND_DEFAULT_OUTPUT_RESERVE_TOKENS", cfg.OutputReserve},
+		{"SPEND_DEFAULT_OUTPUT_RESERVE_TOKENS", cfg.OutputReserve}, {"NODE_HEARTBEAT_INTERVAL_SECONDS", int64(cfg.NodeInterval)},
+		{"NODE_HEARTBEAT_TTL_SECONDS", int64(cfg.NodeTTL)}, {"NODE_RETENTION_TTL_DAYS", int64(cfg.NodeRetention)},
+		{"NODE_SWEEP_INTERVAL", int64(cfg.NodeSweep)},
 	} {
 		if positive.value <= 0 && !unread[positive.name] {
 			wrong("%s must be greater than 0", positive.name)
@@ -167,6 +177,12 @@ func readConfig(dev bool) (config, error) {
 	}
 	if math.IsNaN(cfg.BudgetGrace) || cfg.BudgetGrace > maxGrace {
 		wrong("BUDGET_GRACE_MARGIN is a part of the budget, such as 0.05 for 5%%, and at most %d", maxGrace)
+	}
+	if cfg.NodeTTL <= cfg.NodeInterval && cfg.NodeInterval > 0 && cfg.NodeTTL > 0 {
+		wrong("NODE_HEARTBEAT_TTL_SECONDS must be greater than NODE_HEARTBEAT_INTERVAL_SECONDS, or nodes are offline between their heartbeats")
+	}
+	if !(cfg.NodeAffinity >= 0 && cfg.NodeAffinity <= selection.MaxAffinity) {
+		wrong("NODE_PREFIX_AFFINITY must be from 0, which switches it off, to %d", selection.MaxAffinity)
 	}
 	if key := cfg.SeedClientKey; key != "" && (!strings.HasPrefix(key, access.KeyPrefix) || access.IsNodeKey(key)) {
 		wrong("SEED_CLIENT_KEY must start with %s, and not with %s", access.KeyPrefix, access.NodeKeyPrefix)

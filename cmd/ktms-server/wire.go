@@ -60,16 +60,19 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 		}
 	}()
 	metrics := server.NewMetrics()
-	meter, closeMeter, err := openMeter(cfg, log, metrics)
+	meter, machines, closePool, err := openPool(cfg, log, metrics)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			closeMeter()
+			closePool()
 		}
 	}()
-	speaking := dialects(transport.Limits{Connect: cfg.ConnectTimeout, FirstByte: cfg.FirstByteTimeout, Silence: cfg.SilenceTimeout})
+	limits := transport.Limits{Connect: cfg.ConnectTimeout, FirstByte: cfg.FirstByteTimeout, Silence: cfg.SilenceTimeout}
+	speaking := dialects(limits)
+	local := localPool(cfg, machines, keyring, limits, log)
+	speaking[vendors.Local] = local
 	if cfg.AutoSeed {
 		if err := seedStore(ctx, st, keyring, seedPlan(ctx, cfg, log), cfg.dev, stderr); err != nil {
 			return nil, nil, fmt.Errorf("AUTO_SEED: %w", err)
@@ -89,32 +92,34 @@ func assemble(ctx context.Context, cfg config, log *slog.Logger, stderr io.Write
 		BootstrapKey: cfg.BootstrapKey, StaleIfError: cfg.StaleIfError, StoreTimeout: cfg.DBTimeout,
 		ReloadEvery: time.Duration(cfg.ReloadSeconds) * time.Second, Breaker: breaker,
 		UpstreamTimeout: cfg.UpstreamTimeout, ShutdownTimeout: cfg.Shutdown,
+		Nodes: machines, NodePool: nodePool(cfg, local),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return s, func() {
-		closeMeter()
+		closePool()
 		st.Close()
 	}, nil
 }
 
-// openMeter picks where limits are counted: in Redis, which replicas share, or in this process.
-func openMeter(cfg config, log *slog.Logger, metrics *server.Metrics) (meter pool.Meter, closeMeter func(), err error) {
+// openPool picks where limits are counted and nodes are kept: in Redis, which replicas share, or in this process.
+func openPool(cfg config, log *slog.Logger, metrics *server.Metrics) (meter pool.Meter, machines pool.Nodes, closePool func(), err error) {
+	retention := time.Duration(cfg.NodeRetention) * 24 * time.Hour
 	if cfg.RedisAddr == "" {
 		if !cfg.dev {
-			log.Info("REDIS_ADDR is not set: limits are counted in this process alone, which is right for one replica")
+			log.Info("REDIS_ADDR is not set: limits are counted and nodes are known in this process alone, which is right for one replica")
 		}
-		return memory.New(memory.Options{}), func() {}, nil
+		return memory.New(memory.Options{}), memory.NewNodes(memory.NodesOptions{Retention: retention}), func() {}, nil
 	}
 	client, err := redis.New(redis.Options{
 		Addr: cfg.RedisAddr, Password: cfg.RedisPassword, DB: cfg.RedisDB, KeyPrefix: cfg.RedisPrefix, Timeout: cfg.RedisTimeout,
 		Log: log, Failed: func(operation string) { metrics.DependencyFailed(server.DependencyRedis, operation) },
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("REDIS_ADDR: %w", err)
+		return nil, nil, nil, fmt.Errorf("REDIS_ADDR: %w", err)
 	}
-	return client.Meter(), client.Close, nil
+	return client.Meter(), memory.NewNodes(memory.NodesOptions{Retention: retention}), client.Close, nil
 }
 
 // openStore picks the database by its URL.

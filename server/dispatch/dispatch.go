@@ -146,6 +146,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		w.left = nil
 	}
 	w.tried = nil
+	var machine *vendors.Error // what the last machine failed with
 	for retried := false; ; {
 		turn, leave := w.begin(c)
 		if !leave {
@@ -175,7 +176,13 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		if verdict.Step == status.Stop || attempt.committed.Load() {
 			return true, refusal(ctx, failed)
 		}
+		if failed.Kind == vendors.Busy && failed.RetryAfter == 0 && machine != nil {
+			failed = machine // no other is left, which tells less than why this one did not serve
+			w.move(c, failed, status.Judge(failed.Kind), false)
+			return false, nil
+		}
 		if failed.Node != "" && len(w.tried) < maxMachines {
+			machine = failed
 			w.tried = append(w.tried[:len(w.tried):len(w.tried)], failed.Node) // the attempt keeps the former list
 			continue
 		}

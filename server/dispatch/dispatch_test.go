@@ -116,7 +116,9 @@ func TestWalk_WhatEachKindMeans(t *testing.T) {
 // TestWalk_OneMachineAfterAnother: a machine that fails sends the call to the next one, without a wait and without a word to
 // the circuit of the model. It ends when none is left.
 func TestWalk_OneMachineAfterAnother(t *testing.T) {
-	broken := func(node string) error { return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendors.Local, Node: node} }
+	broken := func(node string) error {
+		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendors.Local, Node: node}
+	}
 	busy := func(wait time.Duration) error {
 		return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, RetryAfter: wait, Message: "all machines are busy"}
 	}

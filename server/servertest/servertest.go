@@ -96,6 +96,7 @@ func Start(t testing.TB, options server.Options) *Instance {
 	if options.Meter == nil {
 		options.Meter = memory.New(memory.Options{})
 	}
+	pooled(t, &options)
 	s, err := server.New(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

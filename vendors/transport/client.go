@@ -56,18 +56,26 @@ func NewClient(carrier http.RoundTripper, limits Limits) *Client {
 		limits.Connect = DefaultConnect
 	}
 	if carrier == nil {
-		carrier = newPool(limits.Connect)
+		carrier = Pool(limits.Connect, nil)
 	}
 	return &Client{http: http.Client{Transport: carrier, CheckRedirect: stayAtHome}, limits: limits}
 }
 
-func newPool(connect time.Duration) *http.Transport {
+// Pool returns a pool of connections. A nil dial connects to any host, through the proxy that the environment names; any
+// other dials by itself, and no proxy stands between.
+func Pool(connect time.Duration, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	proxy := http.ProxyFromEnvironment
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connect, KeepAlive: keepAlive}).DialContext
+	} else {
+		proxy = nil
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: connect, KeepAlive: keepAlive}).DialContext,
+		Proxy:                  proxy,
+		DialContext:            dial,
 		TLSHandshakeTimeout:    connect,
 		MaxIdleConns:           0, // bounded per host
 		MaxIdleConnsPerHost:    idlePerHost,
