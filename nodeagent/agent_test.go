@@ -317,6 +317,11 @@ func TestEngine(t *testing.T) {
 		if got := names(w.gateway.take()); got != "beat" {
 			t.Errorf("calls with the engine back: %s", got)
 		}
+		w.ollama.set(func() { w.ollama.down = &engine.NotReadyError{Text: "Loading model"} })
+		wait(5 * time.Second)
+		if got := names(w.gateway.take()); got != "draining" {
+			t.Errorf("calls while the engine says that it is not ready: %s", got)
+		}
 		w.end()
 	})
 }

@@ -70,7 +70,7 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	a.observe(ctx)
 	switch {
 	case a.view.err != nil && (a.view.gone || len(a.view.models) == 0): // a hiccup takes nothing from what is known
-		a.complain("the engine does not answer: " + a.view.err.Error())
+		a.complain("the engine cannot serve: " + a.view.err.Error())
 		return enginePause
 	case len(a.view.models) == 0:
 		a.complain("the engine has no model to report" + a.view.missingText())

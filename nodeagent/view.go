@@ -60,15 +60,16 @@ func (a *Agent) observe(ctx context.Context) {
 		if a.view.since.IsZero() {
 			a.view.since = time.Now()
 		}
-		gone := time.Since(a.view.since) >= hiccup || errors.Is(err, syscall.ECONNREFUSED)
+		_, notReady := errors.AsType[*engine.NotReadyError](err)
+		gone := notReady || time.Since(a.view.since) >= hiccup || errors.Is(err, syscall.ECONNREFUSED)
 		if gone && !a.view.gone {
-			a.Log.Warn("the engine does not answer, so the node takes no requests", "error", err.Error())
+			a.Log.Warn("the engine cannot serve, so the node takes no requests", "error", err.Error())
 		}
 		a.view.gone = gone
 		return
 	}
 	if a.view.gone {
-		a.Log.Info("the engine answers again")
+		a.Log.Info("the engine serves again")
 	}
 	a.view.since, a.view.gone = time.Time{}, false
 	reported, missing := a.Selection.Apply(models)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,6 +45,14 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s answered with status %d: %s", e.Path, e.Status, e.Text)
 }
 
+// NotReadyError says that an engine runs but cannot serve: it still loads its model, or has lost it.
+type NotReadyError struct {
+	// Text is what the engine said.
+	Text string
+}
+
+func (e *NotReadyError) Error() string { return "it is not ready: " + e.Text }
+
 // client asks one engine.
 type client struct {
 	http  *http.Client
@@ -53,6 +63,20 @@ type client struct {
 // get reads a page.
 func (c *client) get(ctx context.Context, path string) ([]byte, error) {
 	return c.ask(ctx, readTimeout, http.MethodGet, path, nil)
+}
+
+// whileReady lists models while the engine says that it is well: some list what they cannot serve yet, or not any more.
+func (c *client) whileReady(ctx context.Context, list func(context.Context) ([]Model, error)) ([]Model, error) {
+	var health error
+	var asking sync.WaitGroup
+	asking.Go(func() { _, health = c.get(ctx, "/health") })
+	models, err := list(ctx)
+	asking.Wait()
+	// Anything but this one status says nothing: not every server of these engines has the page.
+	if answer, found := errors.AsType[*StatusError](health); found && answer.Status == http.StatusServiceUnavailable {
+		return nil, &NotReadyError{cmp.Or(answer.Text, answer.Error())}
+	}
+	return models, err
 }
 
 // getJSON reads a JSON page into out.
@@ -105,6 +129,9 @@ func (c *client) ask(ctx context.Context, timeout time.Duration, method, path st
 	page, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		return nil, &StatusError{path, resp.StatusCode, "it sends callers on to " + to + ", so give that address if it is the engine's"}
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, &StatusError{path, resp.StatusCode, errorText(page)}

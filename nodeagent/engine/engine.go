@@ -51,7 +51,8 @@ type Load struct {
 
 // Engine is a running inference engine. It is safe for concurrent use.
 type Engine interface {
-	// Models lists what the engine can serve. An error says that it does not answer, or not as this engine does.
+	// Models lists what the engine can serve. An error says that it does not answer, or not as this engine does; a
+	// *NotReadyError is its own word that it serves nothing.
 	Models(ctx context.Context) ([]Model, error)
 	// Load asks how busy the engine is. An engine that does not say returns the zero Load and no error.
 	Load(ctx context.Context) (Load, error)
@@ -100,7 +101,11 @@ func New(o Options) (Engine, error) {
 	}
 	if o.Client == nil {
 		// No proxy of the environment: the engine is on this machine or beside it.
-		o.Client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTimeout}}
+		o.Client = &http.Client{
+			Transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTimeout},
+			// Nor anywhere else: the gateway, too, follows nobody to another address.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	c := &client{http: o.Client, base: base, token: o.AuthToken}
 	switch o.Kind {

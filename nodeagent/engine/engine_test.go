@@ -3,7 +3,10 @@ package engine
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -104,8 +107,32 @@ func TestModels(t *testing.T) {
 		}, nil, []Model{{ID: "a:1", ContextLength: 4096}, {ID: "b:1"}}, ""},
 		{"not an ollama", Ollama, pages{"GET /api/tags": `{}`}, nil, nil, "is this an Ollama?"},
 		{"ollama asked at the wrong port", Ollama, pages{}, nil, nil, "/api/tags answered with status 404"},
-		{"vllm", VLLM, pages{"GET /v1/models": `{"data":[{"id":"lab/tiny","max_model_len":8192},{"id":"lora","parent":"lab/tiny","max_model_len":null}]}`}, nil,
-			[]Model{{ID: "lab/tiny", Warm: true, ContextLength: 8192}, {ID: "lora", Warm: true}}, ""},
+		{"ollama, two loaded", Ollama, pages{"GET /api/tags": "03-tags.resp", "GET /api/ps": "61-ps-two-loaded.resp", "POST /api/show": "08-show.resp"}, nil, []Model{
+			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}},
+			{ID: "lab-random:latest", Aliases: []string{"lab-random"}, Warm: true, ContextLength: 512},
+			{ID: "lab-script:latest", Aliases: []string{"lab-script"}, Warm: true, ContextLength: 2048},
+		}, ""},
+		{"ollama, another one loaded", Ollama, pages{"GET /api/tags": "03-tags.resp", "GET /api/ps": "74-ps-slow.resp", "POST /api/show": "09-show-unknown.resp"}, nil, []Model{
+			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}, Warm: true, ContextLength: 2048},
+			{ID: "lab-random:latest", Aliases: []string{"lab-random"}},
+			{ID: "lab-script:latest", Aliases: []string{"lab-script"}, Warm: true, ContextLength: 2048},
+		}, ""},
+		{"ollama without a model", Ollama, pages{"GET /api/tags": `{"models":null}`, "GET /api/ps": `{"models":null}`}, nil, nil, ""},
+		{"ollama that is not asked for its own pages", Generic, pages{"GET /v1/models": "04-v1-models.resp", "GET /health": "42-health.resp"}, nil,
+			[]Model{{ID: "lab-slow:latest", Warm: true}, {ID: "lab-random:latest", Warm: true}, {ID: "lab-script:latest", Warm: true}}, ""},
+		{"ollama taken for a tgi", TGI, pages{"GET /info": "40-err-unknown-path.resp", "GET /health": "42-health.resp"}, nil, nil, "/info answered with status 404: 404 page not found"},
+		{"vllm", VLLM, pages{"GET /v1/models": `{"data":[{"id":"lora","parent":"lab/tiny","max_model_len":null},{"id":"lab/tiny","max_model_len":8192,"parent":null}]}`, "GET /health": ""}, nil,
+			[]Model{{ID: "lora", Warm: true, ContextLength: 8192}, {ID: "lab/tiny", Warm: true, ContextLength: 8192}}, ""},
+		{"vllm whose engine is dead behind a living server", VLLM, pages{"GET /v1/models": `{"data":[{"id":"m"}]}`, "GET /health": "503 "}, nil, nil, "not ready"},
+		{"tgi that is not well", TGI, pages{"GET /info": `{"model_id":"org/m"}`, "GET /health": `503 {"error":"unhealthy","error_type":"healthcheck"}`}, nil, nil, "not ready: unhealthy"},
+		{"llama-server that lists what it still loads", LlamaCPP, pages{"GET /v1/models": llamaOne, "GET /health": `503 {"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`},
+			nil, nil, "not ready: Loading model"},
+		{"llama-server asleep", LlamaCPP, pages{"GET /v1/models": llamaOne, "GET /props": `{"default_generation_settings":{"n_ctx":4096},"is_sleeping":true}`}, nil,
+			[]Model{{ID: "/models/q.gguf", Aliases: []string{"q"}, ContextLength: 4096}}, ""},
+		{"fields that mean something else", Generic, pages{"GET /v1/models": `{"data":[{"id":"x","status":"ready","max_model_len":"8192","context_length":1024.0,"aliases":"x","parent":{}},
+			{"id":7},{"id":"y","status":{"value":3},"max_model_len":1e99,"context_window":-5}]}`}, nil, []Model{{ID: "x", Warm: true, ContextLength: 1024}, {ID: "y", Warm: true}}, ""},
+		{"generic without a model", Generic, pages{"GET /v1/models": `{"object":"list","data":null}`}, nil, nil, ""},
+		{"moved", VLLM, pages{"GET /v1/models": "301 "}, nil, nil, "status 301"},
 		{"vllm asleep", VLLM, pages{"GET /v1/models": `{"data":[{"id":"m"}]}`, "GET /is_sleeping": `{"is_sleeping":true}`}, nil, []Model{{ID: "m"}}, ""},
 		{"vllm awake", VLLM, pages{"GET /v1/models": `{"data":[{"id":"m"}]}`, "GET /is_sleeping": `{"is_sleeping":false}`}, nil, []Model{{ID: "m", Warm: true}}, ""},
 		{"vllm whose engine died", VLLM, pages{"GET /v1/models": `503 {"error":{"message":"engine dead"}}`}, nil, nil, "status 503: engine dead"},
@@ -164,6 +191,8 @@ func TestLoad(t *testing.T) {
 		{"llama-server as a router that says half", LlamaCPP, pages{"GET /v1/models": strings.ReplaceAll(llamaRouter, "loading", "loaded"),
 			"GET /slots?autoload=false&model=a": "[]", "GET /metrics?autoload=false&model=c": "llamacpp-b10472.prom"}, 2, -1, ""},
 		{"generic with the metrics of another", Generic, pages{"GET /metrics": "vllm-2026.prom"}, 2, 1, ""},
+		{"ollama's own pages for a generic one", Generic, pages{"GET /metrics": "41-metrics.resp"}, -1, -1, ""},
+		{"llama-server asleep is not woken", LlamaCPP, pages{"GET /v1/models": llamaOne, "GET /props": `{"is_sleeping":true}`, "GET /metrics": "500 woken", "GET /slots": "500 woken"}, 0, 0, ""},
 		{"metrics that break", VLLM, pages{"GET /metrics": "500 oh"}, -1, -1, "status 500: oh"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -288,6 +317,7 @@ func TestSelection(t *testing.T) {
 		{Selection{Only: []string{"a", "a", "a:latest"}}, "a a:latest", ""},
 		{Selection{Only: []string{"b"}}, "", "b"},
 		{Selection{Only: []string{"b:7b", "x"}, Judges: []string{"x", "y"}}, "b:7b", "x y"},
+		{Selection{Only: []string{"a", "b:7b", "a"}, Judges: []string{"a"}}, "a* b:7b", ""},
 		{Selection{Judges: []string{"j"}}, "a:latest a b:7b j:latest* j*", ""},
 	} {
 		reported, missing := c.selection.Apply(models)
@@ -305,5 +335,87 @@ func TestSelection(t *testing.T) {
 		if strings.Join(got, " ") != c.want || strings.Join(missing, " ") != c.missing {
 			t.Errorf("%+v: got %q, missing %q, want %q and %q", c.selection, got, missing, c.want, c.missing)
 		}
+	}
+}
+
+// TestReportsAreValid holds that a registry can take whatever an engine lists: no empty name, none twice, no negative size.
+func TestReportsAreValid(t *testing.T) {
+	t.Parallel()
+	reported, _ := Selection{}.Apply([]Model{
+		{ID: ""}, {ID: "a", Aliases: []string{"a", "", "b", "b"}, Warm: true, ContextLength: -1}, {ID: "b"}, {ID: "a"}, {ID: "c"},
+	})
+	var got []string
+	for _, m := range reported {
+		got = append(got, m.Id)
+		if m.ContextLength < 0 || m.IsWarm != (m.Id != "c") {
+			t.Errorf("%v", m)
+		}
+	}
+	if strings.Join(got, " ") != "a b c" {
+		t.Errorf("reported %q", got)
+	}
+}
+
+// TestRedirects are not followed, so that the token and a model's name go to the address that the operator gave alone.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent on", r.Method, r.URL)
+	}))
+	t.Cleanup(elsewhere.Close)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(s.Close)
+	e := open(t, Ollama, s.URL)
+	if _, err := e.Models(t.Context()); err == nil || !strings.Contains(err.Error(), elsewhere.URL) {
+		t.Errorf("error %v does not name the other address", err)
+	}
+	if err := e.(Loader).UnloadModel(t.Context(), "m"); err == nil {
+		t.Error("a redirect counted as an unload")
+	}
+}
+
+// TestThousandsOfModels are listed within the caller's time, though their settings are not told.
+func TestThousandsOfModels(t *testing.T) {
+	t.Parallel()
+	const count = 5000
+	var tags strings.Builder
+	tags.WriteString(`{"models":[`)
+	for i := range count {
+		fmt.Fprintf(&tags, `{"name":"m%d:latest","digest":"%d"},`, i, i)
+	}
+	list := strings.TrimSuffix(tags.String(), ",") + "]}"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/tags":
+			io.WriteString(w, list)
+		case "/api/ps":
+			io.WriteString(w, `{"models":[]}`)
+		default:
+			io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	models, err := open(t, Ollama, s.URL).Models(ctx)
+	if err != nil || len(models) != count {
+		t.Errorf("%d models, %v", len(models), err)
+	}
+}
+
+// TestSlowEngine is given up though its answer goes on.
+func TestSlowEngine(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"data":[`)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	if _, err := open(t, Generic, s.URL).Models(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
 	}
 }

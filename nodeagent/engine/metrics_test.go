@@ -29,7 +29,17 @@ func TestMetricsPages(t *testing.T) {
 		{"sglang-new.prom", sglangGauges, 2, 0},
 		{"llamacpp-b10472.prom", llamacppGauges, 2, 1},
 		{"llamacpp-2024.prom", llamacppGauges, 0, 0},
+		{"vllm-v1-2025.prom", vllmGauges, 11, 0},
+		{"vllm-by-reason-2026.prom", vllmGauges, 7, 3},
+		{"tgi-1-2023.prom", tgiGauges, 0, 0},
+		{"sglang-2024.prom", sglangGauges, 162, 2826},
+		{"sglang-dp-2026.prom", sglangGauges, 7, 4},
+		{"sglang-priority-2026.prom", sglangGauges, 14, 2},
+		{"llamacpp-2026.prom", llamacppGauges, 1, 3},
 		{"vllm-2026.prom", genericGauges, 2, 1},
+		{"vllm-dp-2026.prom", genericGauges, 7, 3},
+		{"sglang-dp-2026.prom", genericGauges, 7, 4},
+		{"llamacpp-2026.prom", genericGauges, 1, 3},
 		{"sglang-old.prom", genericGauges, 4, 9},
 		{"tgi-3.prom", vllmGauges, -1, -1},
 	} {
@@ -55,6 +65,21 @@ func TestMetricsNonsense(t *testing.T) {
 	} {
 		if got := vllmGauges.read([]byte(page)); got.Active != nil || got.Queued != nil {
 			t.Errorf("%q: active %d, queued %d, want neither", page, number(got.Active), number(got.Queued))
+		}
+	}
+}
+
+// TestMetricsSpelling reads what the text format allows and writers seldom use.
+func TestMetricsSpelling(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"vllm:num_requests_running 3", "vllm_num_requests_running 3", "vllm:num_requests_running\t3", "  vllm:num_requests_running   3  1796005467000\r",
+		`vllm:num_requests_running {model_name="m"} 3`, `vllm:num_requests_running{model_name="m",} 3`, `vllm:num_requests_running{ model_name = "m" }3`,
+		`vllm:num_requests_running{model_name="a \"}, tp_rank=\"9\" "} 3.0`, "vllm:num_requests_running{} +3e0", "vllm:num_requests_running 0x3p0",
+		`vllm:num_requests_running{a="1"} 1` + "\n" + `vllm:num_requests_running{a="2"} 2`,
+	} {
+		if got := vllmGauges.read([]byte("# TYPE x gauge\n" + line + "\n# EOF")); number(got.Active) != 3 {
+			t.Errorf("%q: active %d, want 3", line, number(got.Active))
 		}
 	}
 }

@@ -37,7 +37,7 @@ type ollamaModel struct {
 }
 
 type ollamaList struct {
-	Models *[]ollamaModel `json:"models"`
+	Models present[[]ollamaModel] `json:"models"`
 }
 
 func (o *ollama) list(ctx context.Context, path string) ([]ollamaModel, error) {
@@ -45,10 +45,10 @@ func (o *ollama) list(ctx context.Context, path string) ([]ollamaModel, error) {
 	if err := o.getJSON(ctx, path, &list); err != nil {
 		return nil, err
 	}
-	if list.Models == nil {
+	if !list.Models.found {
 		return nil, fmt.Errorf("%s has no list of models: is this an Ollama?", path)
 	}
-	return *list.Models, nil
+	return list.Models.value, nil
 }
 
 // Models lists the local models. Those that Ollama only passes on to another machine are left out: whoever asks for a

@@ -1,28 +1,48 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 )
 
 // modelList is /v1/models, with what the engines add to it about the context.
 type modelList struct {
-	Data *[]listedModel `json:"data"`
+	Data present[[]listedModel] `json:"data"`
 }
 
+// listedModel is read leniently: servers that only speak OpenAI's dialect use the fields beside the id as they like.
 type listedModel struct {
-	ID      string   `json:"id"`
-	Aliases []string `json:"aliases"`
+	ID      lenient[string]   `json:"id"`
+	Aliases lenient[[]string] `json:"aliases"`
+	// Parent is the model that an adapter of vLLM belongs to.
+	Parent lenient[string] `json:"parent"`
 	// MaxModelLen is vLLM's and SGLang's.
-	MaxModelLen int64 `json:"max_model_len"`
+	MaxModelLen lenient[float64] `json:"max_model_len"`
 	// ContextLength and ContextWindow are of servers that only speak OpenAI's dialect.
-	ContextLength int64 `json:"context_length"`
-	ContextWindow int64 `json:"context_window"`
+	ContextLength lenient[float64] `json:"context_length"`
+	ContextWindow lenient[float64] `json:"context_window"`
 	// Status is that of llama-server as a router.
-	Status *struct {
-		Value string `json:"value"`
-	} `json:"status"`
+	Status lenient[*modelStatus] `json:"status"`
+}
+
+type modelStatus struct {
+	Value string `json:"value"`
+}
+
+// longest is more context than any model has, and less than what a number in JSON can say exactly.
+const longest = 1 << 40
+
+// context is the length that one of the fields tells; 0 = none does.
+func (m listedModel) context() int64 {
+	for _, told := range []float64{m.MaxModelLen.value, m.ContextLength.value, m.ContextWindow.value} {
+		if told >= 1 && told < longest {
+			return int64(told)
+		}
+	}
+	return 0
 }
 
 func (c *client) modelList(ctx context.Context) ([]listedModel, error) {
@@ -30,10 +50,10 @@ func (c *client) modelList(ctx context.Context) ([]listedModel, error) {
 	if err := c.getJSON(ctx, "/v1/models", &list); err != nil {
 		return nil, err
 	}
-	if list.Data == nil {
+	if !list.Data.found {
 		return nil, errors.New("/v1/models has no list of models")
 	}
-	return *list.Data, nil
+	return slices.DeleteFunc(list.Data.value, func(m listedModel) bool { return m.ID.value == "" }), nil
 }
 
 // openaiModels lists the models of a server that holds all of them in memory.
@@ -42,14 +62,16 @@ func (c *client) openaiModels(ctx context.Context) ([]Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	contexts := map[string]int64{}
+	for _, m := range list {
+		contexts[m.ID.value] = m.context()
+	}
 	var models []Model
 	for _, m := range list {
-		if m.ID != "" {
-			models = append(models, Model{
-				ID: m.ID, Aliases: m.Aliases, Warm: true,
-				ContextLength: max(m.MaxModelLen, m.ContextLength, m.ContextWindow, 0),
-			})
-		}
+		models = append(models, Model{
+			ID: m.ID.value, Aliases: m.Aliases.value, Warm: true,
+			ContextLength: cmp.Or(m.context(), contexts[m.Parent.value]),
+		})
 	}
 	return models, nil
 }
@@ -58,7 +80,7 @@ func (c *client) openaiModels(ctx context.Context) ([]Model, error) {
 type vllm struct{ *client }
 
 func (v *vllm) Models(ctx context.Context) ([]Model, error) {
-	models, err := v.openaiModels(ctx)
+	models, err := v.whileReady(ctx, v.openaiModels)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +110,9 @@ func (s *sglang) Load(ctx context.Context) (Load, error) {
 // tgi speaks Text Generation Inference's API.
 type tgi struct{ *client }
 
-func (t *tgi) Models(ctx context.Context) ([]Model, error) {
+func (t *tgi) Models(ctx context.Context) ([]Model, error) { return t.whileReady(ctx, t.info) }
+
+func (t *tgi) info(ctx context.Context) ([]Model, error) {
 	var info struct {
 		ModelID        string `json:"model_id"`
 		MaxTotalTokens int64  `json:"max_total_tokens"`

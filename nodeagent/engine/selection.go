@@ -19,11 +19,16 @@ type Selection struct {
 
 // Apply lists what the node reports, and the names in the selection that the engine has no model for. A model is reported
 // under the name that the selection uses, and else under every name the engine answers to: the registry's model ids are
-// spelled by other people, and must match one of them exactly.
+// spelled by other people, and must match one of them exactly. Whatever an engine lists, a registry can take the report.
 func (s Selection) Apply(models []Model) (reported []*ktmsv1.NodeModel, missing []string) {
+	seen := map[string]bool{"": true}
 	for _, m := range models {
 		for _, name := range s.namesOf(m) {
-			report := &ktmsv1.NodeModel{Id: name, IsWarm: m.Warm, ContextLength: m.ContextLength}
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			report := &ktmsv1.NodeModel{Id: name, IsWarm: m.Warm, ContextLength: max(m.ContextLength, 0)}
 			if slices.ContainsFunc(s.Judges, m.Is) {
 				report.Capabilities = []string{CapabilityJudge}
 			}
