@@ -60,7 +60,7 @@ func parseAddress(options Options) (rueidis.ClientOption, error) {
 
 	// Whoever may have been answered is never asked twice: an admission would be booked twice.
 	connect.DisableRetry = true
-	connect.DisableCache = true // nothing is cached, and older servers cannot
+	connect.DisableCache, connect.ClientTrackingOptions = false, nil // only what is asked for as such is cached
 	connect.ClientName = "ktms"
 	// One connection to each server, which carries the calls of everybody: more are not faster, since one script runs at
 	// a time, and would break one by one for calls to find out.

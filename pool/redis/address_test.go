@@ -56,12 +56,12 @@ func TestAddresses(t *testing.T) {
 // TestAddressOverridesNothingOfOurs holds that a URL cannot bring back what would book twice or hang.
 func TestAddressOverridesNothingOfOurs(t *testing.T) {
 	got, err := parseAddress(Options{
-		Addr: "redis://h:1?max_retries=9&dial_timeout=1h&write_timeout=1h&client_cache=1", Timeout: time.Second,
+		Addr: "redis://h:1?max_retries=9&dial_timeout=1h&write_timeout=1h&client_cache=0", Timeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.DisableRetry || got.Dialer.Timeout != connectWithin || got.ConnWriteTimeout != time.Second || !got.DisableCache {
+	if !got.DisableRetry || got.Dialer.Timeout != connectWithin || got.ConnWriteTimeout != time.Second || got.DisableCache {
 		t.Errorf("%+v", got)
 	}
 }

@@ -56,6 +56,11 @@ func (c *Client) connection() *connection {
 // open connects up to the server that keeps the counters, so that no call has to find the time for it.
 func (c *Client) open(options rueidis.ClientOption) (rueidis.Client, error) {
 	client, err := rueidis.NewClient(options)
+	if errors.Is(err, rueidis.ErrNoCache) {
+		// An old server, or something in between, that cannot tell what has changed. Everything is asked anew then.
+		options.DisableCache = true
+		client, err = rueidis.NewClient(options)
+	}
 	if err != nil && options.Sentinel.MasterSet != "" && options.Sentinel.Password != "" {
 		// Sentinels that know no users are asked without one. Which of them refused is not known: the error is the last one's.
 		options.Sentinel.Username, options.Sentinel.Password = "", ""
@@ -129,6 +134,7 @@ func (c *Client) disconnect() {
 	if attempt.client == nil {
 		return
 	}
+	c.changes.Add(1) // nobody tells of changes any more
 	c.learn(attempt.client)
 	c.running.Go(attempt.client.Close)
 }

@@ -35,7 +35,11 @@ type guard struct {
 }
 
 // pass lets one call through.
-type pass struct{ turn, breaks uint64 }
+type pass struct {
+	turn, breaks uint64
+	// began is when the call did, by the pool's clock in microseconds.
+	began int64
+}
 
 // change is what the end of a call means for the calls to come.
 type change int
@@ -54,13 +58,20 @@ func (g *guard) enter() (p pass, may bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.until.IsZero() {
-		return pass{g.turn, g.breaks}, true
+		return pass{turn: g.turn, breaks: g.breaks}, true
 	}
 	if g.probing || g.now().Before(g.until) {
 		return pass{}, false
 	}
 	g.probing = true
-	return pass{g.turn, g.breaks}, true
+	return pass{turn: g.turn, breaks: g.breaks}, true
+}
+
+// resting reports whether calls are kept away, or one of them tries.
+func (g *guard) resting() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.until.IsZero()
 }
 
 // leave tells how a call ended. All calls under way when a connection breaks are one failure, since they say the same.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -31,7 +32,8 @@ type Options struct {
 	Timeout time.Duration
 	// Log hears when Redis is gone and when it is back. Defaults to no log.
 	Log *slog.Logger
-	// Failed hears of each call that failed: admit, settle, renew, debit or read. Calls that were not tried are not
+	// Failed hears of each call that failed: admit, settle, renew, debit or read of the meter; register, beat, remove, drain,
+	// reseal, fleet, loads, holders, choose, begun, renew_nodes or release of the nodes. Calls that were not tried are not
 	// among them.
 	Failed func(operation string)
 	// Now is the clock of tests, which replaces Redis' own.
@@ -49,6 +51,9 @@ type Client struct {
 	clock   clock
 	guard   *guard
 	scripts scripts
+	// changes counts what Redis tells of cached keys that have changed, and whatever else makes what is cached doubtful.
+	changes atomic.Uint64
+	away    absence
 
 	// life ends with Close, and with it all calls under way.
 	life context.Context
@@ -96,6 +101,7 @@ func New(options Options) (*Client, error) {
 		scripts: newScripts(),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.connect.OnInvalidations = func([]rueidis.RedisMessage) { c.changes.Add(1) }
 	c.connect.DialCtxFn = dialer(connect.DialCtxFn).during(c.life)
 	first := c.connection() // so that the first call need not wait for it
 	c.spawn(func() {

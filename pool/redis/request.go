@@ -1,10 +1,13 @@
 package redis
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/selection"
 )
 
 // request is what a script is given. Its words are written one after the other and cut into strings at once, which
@@ -51,6 +54,62 @@ func (r *request) rate(key string) {
 func (r *request) window(key string, start int64) {
 	r.keys.end(r.spell.sums(r.keys.text, key, start))
 	r.keys.end(r.spell.leases(r.keys.text, key, start))
+}
+
+// node asks for keys of a node, of these kinds.
+func (r *request) node(id string, kinds ...string) {
+	for _, kind := range kinds {
+		r.keys.end(r.spell.node(r.keys.text, kind, id))
+	}
+}
+
+func (r *request) turn(model string) {
+	r.keys.end(r.spell.turn(r.keys.text, model))
+}
+
+// prefixes are spelled the deepest first.
+func (r *request) prefixes(prefixes []selection.Prefix) {
+	for _, p := range slices.Backward(prefixes) {
+		r.keys.end(r.spell.prefix(r.keys.text, p.Key))
+	}
+}
+
+func (r *request) released(id pool.ID) {
+	r.keys.end(r.spell.released(r.keys.text, id))
+}
+
+// registry are the keys that every script of the registry has.
+func (r *request) registry(id string) {
+	r.key(r.spell.nodes())
+	r.key(r.spell.removed())
+	r.node(id, kindFleet, kindLoad, kindInflight, kindLease, kindIdle, kindSpeed)
+}
+
+func (r *request) key(key string) {
+	r.keys.end(append(r.keys.text, key...))
+}
+
+// fraction is the shortest text that reads back as the same number.
+func (r *request) fraction(x float64) {
+	r.args.end(strconv.AppendFloat(r.args.text, x, 'g', -1, 64))
+}
+
+// generation has no spaces, which scripts put between generations, and is no number.
+func (r *request) generation(generation string) {
+	r.args.text = append(r.args.text, 'g')
+	if !strings.ContainsAny(generation, " %") {
+		r.word(generation)
+		return
+	}
+	r.word(strings.NewReplacer("%", "%25", " ", "%20").Replace(generation))
+}
+
+// flag is a word where it holds, and none otherwise.
+func (r *request) flag(holds bool, word string) {
+	if !holds {
+		word = ""
+	}
+	r.word(word)
 }
 
 func (r *request) word(text string) {

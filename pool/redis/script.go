@@ -31,6 +31,9 @@ var (
 	errWindow  = errors.New("the window keeps ending before the question arrives: it is shorter than the way")
 )
 
+//go:embed clock.lua
+var clockLua string
+
 //go:embed counters.lua
 var countersLua string
 
@@ -46,12 +49,63 @@ var renewLua string
 //go:embed read.lua
 var readLua string
 
+//go:embed nodes.lua
+var nodesLua string
+
+//go:embed choose.lua
+var chooseLua string
+
+//go:embed begun.lua
+var begunLua string
+
+//go:embed noderenew.lua
+var nodeRenewLua string
+
+//go:embed release.lua
+var releaseLua string
+
+//go:embed loads.lua
+var loadsLua string
+
+//go:embed holders.lua
+var holdersLua string
+
+//go:embed registry.lua
+var registryLua string
+
+//go:embed register.lua
+var registerLua string
+
+//go:embed beat.lua
+var beatLua string
+
+//go:embed remove.lua
+var removeLua string
+
+//go:embed drain.lua
+var drainLua string
+
+//go:embed reseal.lua
+var resealLua string
+
 // scripts are sent by their hash, and in full to a Redis that does not know them.
-type scripts struct{ admit, settle, renew, read *rueidis.Lua }
+type scripts struct {
+	admit, settle, renew, read                        *rueidis.Lua
+	choose, begun, nodeRenew, release, loads, holders *rueidis.Lua
+	register, beat, remove, drain, reseal             *rueidis.Lua
+}
 
 func newScripts() scripts {
-	script := func(text string) *rueidis.Lua { return rueidis.NewLuaScript(countersLua + text) }
-	return scripts{admit: script(admitLua), settle: script(settleLua), renew: script(renewLua), read: script(readLua)}
+	counters := func(text string) *rueidis.Lua { return rueidis.NewLuaScript(clockLua + countersLua + text) }
+	nodes := func(text string) *rueidis.Lua { return rueidis.NewLuaScript(clockLua + nodesLua + text) }
+	registry := func(text string) *rueidis.Lua { return nodes(registryLua + text) }
+	return scripts{
+		admit: counters(admitLua), settle: counters(settleLua), renew: counters(renewLua), read: counters(readLua),
+		choose: nodes(chooseLua), begun: nodes(begunLua), nodeRenew: nodes(nodeRenewLua), release: nodes(releaseLua),
+		loads: nodes(loadsLua), holders: nodes(holdersLua),
+		register: registry(registerLua), beat: registry(beatLua), remove: registry(removeLua), drain: registry(drainLua),
+		reseal: registry(resealLua),
+	}
 }
 
 // reply is what a script returned.
@@ -59,8 +113,33 @@ type reply struct {
 	outcome int64
 	// now is in microseconds since 1970.
 	now int64
-	// before is what was there of each charge.
+	// before is what was there of each charge, or what else the script says in numbers.
 	before []int64
+	// rest begins with the first thing that is no number.
+	rest []rueidis.RedisMessage
+}
+
+// readReply takes a script's answer apart.
+func readReply(result rueidis.RedisResult) (reply, error) {
+	all, err := result.ToArray()
+	if err != nil {
+		return reply{}, err
+	}
+	numbers := make([]int64, 0, len(all))
+	for i := range all {
+		if !all[i].IsInt64() {
+			break
+		}
+		n, err := all[i].AsInt64()
+		if err != nil {
+			return reply{}, err
+		}
+		numbers = append(numbers, n)
+	}
+	if len(numbers) < 2 {
+		return reply{}, errReply
+	}
+	return reply{outcome: numbers[0], now: numbers[1], before: numbers[2:], rest: all[len(numbers):]}, nil
 }
 
 // answer is what became of a question.
@@ -79,6 +158,7 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 	if !may {
 		return reply{}, errResting
 	}
+	let.began = c.clock.guess()
 	// The call is not the caller's: its end would break a connection that others wait for, too.
 	trip, cancel := context.WithTimeout(c.life, c.timeout)
 	r := c.requests.get(c.keys)
@@ -134,15 +214,8 @@ func (c *Client) ask(ctx context.Context, script *rueidis.Lua, r *request) <-cha
 			answers <- answer{err: err}
 			return
 		}
-		numbers, err := script.Exec(ctx, client, r.keys.strings(), r.args.strings()).AsIntSlice()
-		switch {
-		case err != nil:
-			answers <- answer{err: err}
-		case len(numbers) < 2:
-			answers <- answer{err: errReply}
-		default:
-			answers <- answer{reply: reply{outcome: numbers[0], now: numbers[1], before: numbers[2:]}}
-		}
+		got, err := readReply(script.Exec(ctx, client, r.keys.strings(), r.args.strings()))
+		answers <- answer{reply: got, err: err}
 	})
 	return answers
 }
@@ -153,7 +226,10 @@ func (c *Client) judge(operation string, let pass, err error) error {
 		return fmt.Errorf("%w: %s: %w", pool.ErrUnavailable, operation, errClosed)
 	}
 	var seen error
-	if err != nil {
+	if err == nil {
+		c.away.answered(c.clock.guess())
+	} else {
+		c.away.failed(let.began)
 		seen = fmt.Errorf("%w: %s: %s", pool.ErrUnavailable, operation, c.describe(err))
 		c.failed(operation)
 	}

@@ -127,7 +127,7 @@ func TestTimeIsWrittenOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := rueidis.NewLuaScript(countersLua + `return {now_word, word(now)}`)
+	script := rueidis.NewLuaScript(clockLua + `return {now_word, word(now)}`)
 	for range 500 { // every tenth has a second's fraction that begins with a zero
 		forms, err := script.Exec(t.Context(), client, nil, []string{""}).AsStrSlice()
 		if err != nil || forms[0] != forms[1] {

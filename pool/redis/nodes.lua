@@ -1,0 +1,91 @@
+-- Scripts about nodes go on with this file: how a node's slots are kept.
+--
+-- ARGV[2] is for how many microseconds a node is kept that is not heard of.
+--
+-- The load of a node is a hash:
+--   at        when it was last heard of, in microseconds; absent = it is not registered
+--   n, x      how many leases there are, and an instant in milliseconds before which none is over ('' = there are none)
+--   q         the tokens of prompts that those leases have queued
+--   failures, opened, turn, probe    the circuit: when it opened in microseconds, and the lease that tries it; '' = none
+-- Beside it are a sorted set of leases by their ends in milliseconds, a hash of what each of them has queued, and a sorted
+-- set of the slots that are held idle. Counting in the hash spares a look at the others while no lease is over.
+
+local retention = tonumber(ARGV[2])
+local millis = math.floor(now / 1000)
+local millis_word = word(millis)
+
+-- The places of HMGET's answer, which is the node's state from then on.
+local AT, N, X, Q, OPENED, TURN, PROBE, FAILURES = 1, 2, 3, 4, 5, 6, 7, 8
+
+-- How many leases that are over are looked at together.
+local AT_ONCE = 1000
+
+-- life is for how many milliseconds the keys of a node are kept that are written now.
+local function life() return word(math.ceil(retention / 1000) + spare) end
+
+-- after is the end of what begins now, in milliseconds.
+local function after(micros) return math.ceil((now + micros) / 1000) end
+
+-- heal ends the leases whose time is over: each gives back what it has queued, and the probe if it was that.
+local function heal(s, load, inflight, lease)
+  repeat
+    local ended = call('ZRANGEBYSCORE', inflight, '-inf', millis_word, 'LIMIT', '0', word(AT_ONCE))
+    if #ended > 0 then
+      local queued = call('HMGET', lease, unpack(ended))
+      for i = 1, #ended do
+        s[Q] = s[Q] - (queued[i] or 0)
+        if ended[i] == s[PROBE] then s[PROBE] = '' end
+      end
+      call('HDEL', lease, unpack(ended))
+      call('ZREM', inflight, unpack(ended))
+    end
+  until #ended < AT_ONCE
+  -- Counted anew, so that a count that went wrong, as when Redis evicts a key, does not stay so.
+  s[N] = call('ZCARD', inflight)
+  if s[N] == 0 then
+    s[X], s[Q] = '', 0
+    call('DEL', lease)
+  else
+    s[X] = call('ZRANGE', inflight, '0', '0', 'WITHSCORES')[2]
+    s[Q] = math.max(s[Q], 0)
+  end
+  call('HSET', load, 'n', word(s[N]), 'x', s[X], 'q', word(s[Q]), 'probe', s[PROBE] or '')
+end
+
+-- state_of is a node's state, with numbers where it has them, or nil where it is not registered. With kept it is taken for
+-- registered even so, with nothing on it.
+local function state_of(load, inflight, lease, kept)
+  local s = call('HMGET', load, 'at', 'n', 'x', 'q', 'opened', 'turn', 'probe', 'failures')
+  local at = s[AT]
+  if not at or at + retention <= now then
+    if kept ~= '1' then return nil end
+    call('DEL', load, inflight, lease)
+    s[AT], s[N], s[X], s[Q], s[OPENED], s[TURN], s[PROBE], s[FAILURES] = false, 0, '', 0, '', 0, '', 0
+    return s
+  end
+  local x = s[X]
+  s[N], s[Q] = s[N] + 0, s[Q] + 0
+  if x ~= '' and x + 0 <= millis then heal(s, load, inflight, lease) end
+  return s
+end
+
+-- enlist writes a lease down that is none yet, with more words for the hash.
+local function enlist(s, load, inflight, lease, id, ends, queued, ...)
+  call('ZADD', inflight, word(ends), id)
+  call('HSET', lease, id, word(queued))
+  local x = s[X]
+  if x == '' or ends < x + 0 then x = word(ends) end
+  call('HSET', load, 'n', word(s[N] + 1), 'x', x, 'q', word(s[Q] + queued), ...)
+  s[N], s[X], s[Q] = s[N] + 1, x, s[Q] + queued
+  if s[N] == 1 then -- these keys are new
+    call('PEXPIRE', inflight, life())
+    call('PEXPIRE', lease, life())
+  end
+end
+
+-- adopt begins a node that was taken for registered.
+local function adopt(s, load)
+  call('HSET', load, 'at', word(now), 'n', '0', 'x', '', 'q', '0', 'failures', '0', 'opened', '', 'turn', '0', 'probe', '')
+  call('PEXPIRE', load, life())
+  s[AT] = now_word
+end
