@@ -105,7 +105,7 @@ func (o *ollama) coldContext(ctx context.Context, tag ollamaModel) int64 {
 	if had > 0 {
 		return had
 	}
-	if asked {
+	if asked || ctx.Err() != nil {
 		return fixed
 	}
 	fixed, err := o.show(ctx, tag.Name)

@@ -51,7 +51,9 @@ func readFile(path string) (string, error) {
 // File follows a file of rules. It is safe for concurrent use.
 type File struct {
 	path string
-	log  *slog.Logger
+	// zoneFile says where the machine is; empty if that is fixed.
+	zoneFile string
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	current *Schedule
@@ -60,13 +62,17 @@ type File struct {
 	// seen is what the file looked like when it was read; nil where there was none.
 	seen   os.FileInfo
 	readAt time.Time
-	// missed counts the looks in a row at which there was no file.
+	// missed counts the looks in a row at which there was no file, or an empty one.
 	missed int
 }
 
 // Follow reads the file for the first time. Without the file, or with a wrong one, the level is 100 %.
 func Follow(path string, log *slog.Logger) *File {
-	f := &File{path: path, log: log, missed: 1}
+	return follow(path, zoneFile(), log)
+}
+
+func follow(path, zoneFile string, log *slog.Logger) *File {
+	f := &File{path: path, zoneFile: zoneFile, log: log, missed: 1}
 	f.look()
 	return f
 }
@@ -100,8 +106,8 @@ func (f *File) look() {
 	if same(info, f.seen) && !f.readAt.IsZero() && time.Since(f.readAt) < readInterval {
 		return
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		// Editors replace a file by removing it first. What is missing twice in a row is gone.
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() == 0) {
+		// Editors remove or empty a file before they write it. What is so twice in a row is meant.
 		if f.missed++; f.missed < 2 {
 			return
 		}
@@ -124,9 +130,10 @@ func (f *File) read() {
 	s, err := Read(f.path)
 	switch {
 	case err == nil:
-		f.current = s
+		z := readZone(f.zoneFile)
+		s.zone, f.current = z.location, s
 		now := time.Now()
-		f.say(slog.LevelInfo, fmt.Sprintf("valid %x", sha256.Sum256(s.levels[:])), "schedule read", "file", f.path, "schedule", s.Describe(now))
+		f.say(slog.LevelInfo, fmt.Sprintf("valid %x %x", sha256.Sum256(s.levels[:]), z.sum), "schedule read", "file", f.path, "schedule", s.Describe(now))
 	case errors.Is(err, fs.ErrNotExist):
 		f.current = nil
 		f.say(slog.LevelWarn, "gone", "there is no schedule file, so the node runs at 100%", "file", f.path)

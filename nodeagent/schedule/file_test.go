@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"bytes"
+	"encoding/binary"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -107,11 +108,75 @@ func TestFile(t *testing.T) {
 		want(31, "")
 		look()
 		want(100, "there is no schedule file")
+		write(t, path, "10:00-14:00 32")
+		look()
+		want(32, "schedule read")
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		want(32, "")
+		look()
+		want(100, "schedule read") // an empty file has no rules
 		if err := os.WriteFile(path, bytes.Repeat([]byte("#"), maxFile+1), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		look()
 		want(100, "the node runs at 100%")
+	})
+}
+
+// zoneOf is a zone file of one offset from UTC.
+func zoneOf(offset time.Duration) string {
+	var b bytes.Buffer
+	b.WriteString("TZif")
+	b.Write(make([]byte, 16))
+	// The numbers of indicators, leap seconds and switches are 0; there is one type, and its name has four bytes.
+	for _, count := range []uint32{0, 0, 0, 0, 1, 4} {
+		b.Write(binary.BigEndian.AppendUint32(nil, count))
+	}
+	b.Write(binary.BigEndian.AppendUint32(nil, uint32(int32(offset.Seconds()))))
+	b.Write([]byte{0, 0})
+	b.WriteString("AAA\x00")
+	return b.String()
+}
+
+// TestTravel goes by the clock of the place where the machine is now.
+func TestTravel(t *testing.T) {
+	t.Parallel()
+	path, place := filepath.Join(t.TempDir(), "schedule"), filepath.Join(t.TempDir(), "localtime")
+	write(t, path, "12:00-13:00 0")
+	write(t, place, zoneOf(0))
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		f := follow(path, place, slog.New(slog.NewTextHandler(&log, nil)))
+		go f.Run(t.Context())
+		log.take()
+		at := noon.Add(30 * time.Minute)
+		if got := f.Current().Level(at); got != 0 {
+			t.Errorf("at home: %d", got)
+		}
+		write(t, place, zoneOf(-5*time.Hour))
+		time.Sleep(2 * readInterval)
+		synctest.Wait()
+		if got := f.Current().Level(at); got != 100 {
+			t.Errorf("abroad at home's noon: %d", got)
+		}
+		if got := f.Current().Level(at.Add(5 * time.Hour)); got != 0 {
+			t.Errorf("abroad at noon: %d", got)
+		}
+		if got := f.Current().Describe(at.Add(5 * time.Hour)); got != "now 0%, next 13:00 100%" {
+			t.Errorf("described as %q", got)
+		}
+		if text := log.take(); strings.Count(text, "schedule read") != 1 {
+			t.Errorf("log %q, want one line", text)
+		}
+		write(t, place, "nonsense")
+		time.Sleep(2 * readInterval)
+		synctest.Wait()
+		if got, want := f.Current().Level(at), f.Current().Level(at.Local()); got != want {
+			t.Errorf("nowhere: %d, want %d", got, want)
+		}
 	})
 }
 

@@ -17,6 +17,9 @@ const (
 	weekMinutes = 7 * dayMinutes
 	// horizon is how far Next looks. A week repeats, but a switch to summer time may skip a window of the first.
 	horizon = 15 * dayMinutes
+
+	// byteOrderMark begins a file that an editor on Windows wrote.
+	byteOrderMark = "\ufeff"
 )
 
 var days = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
@@ -25,6 +28,8 @@ var days = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 // twice, and of a window that falls into a skipped hour nothing remains. nil is a schedule without rules.
 type Schedule struct {
 	levels [weekMinutes]uint8
+	// zone is where the clock hangs; nil is the zone of the time that is asked for.
+	zone *time.Location
 }
 
 // Parse reads rules, one per line: [days] HH:MM-HH:MM level. The error names every line that is wrong.
@@ -36,6 +41,7 @@ func Parse(text string) (*Schedule, error) {
 	var owner [weekMinutes]int // the line of the rule that covers a minute
 	var wrong []error
 	number := 0
+	text = strings.TrimPrefix(text, byteOrderMark)
 	for line := range strings.Lines(text) {
 		number++
 		line, _, _ = strings.Cut(line, "#")
@@ -173,11 +179,21 @@ func dayIndex(name string) int {
 	return -1
 }
 
-// Level is the level at a time, in the time's own zone: 0 to 100.
+// local is a time on the schedule's clock.
+func (s *Schedule) local(t time.Time) time.Time {
+	if s.zone == nil {
+		return t
+	}
+	return t.In(s.zone)
+}
+
+// Level is the level at a time: 0 to 100. A schedule from a file that is followed goes by the machine's zone, and any
+// other by the time's own.
 func (s *Schedule) Level(t time.Time) int {
 	if s == nil {
 		return Full
 	}
+	t = s.local(t)
 	hour, minute, _ := t.Clock()
 	return int(s.levels[int(t.Weekday())*dayMinutes+hour*60+minute])
 }
@@ -195,7 +211,7 @@ func (s *Schedule) Next(t time.Time) (Switch, bool) {
 	}
 	now := s.Level(t)
 	// Zones are whole minutes apart, so levels change at whole minutes alone.
-	at := t.Truncate(time.Minute)
+	at := s.local(t).Truncate(time.Minute)
 	for range horizon {
 		at = at.Add(time.Minute)
 		if level := s.Level(at); level != now {

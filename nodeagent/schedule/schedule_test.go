@@ -66,6 +66,13 @@ func TestLevel(t *testing.T) {
 		{"mon,wed-thu 00:00-24:00 7 # busy", "2026-12-03 12:00", 7},
 		{"mon,wed-thu 00:00-24:00 7", "2026-12-01 12:00", 100},
 		{"00:00-12:00 1\r\n12:00-24:00 2\r\n", "2026-12-01 12:00", 2},
+		{"\ufeff00:00-24:00 3", "2026-12-01 12:00", 3}, // as Windows' editor saves it
+		{"\ufeff# a comment\r\n\r\n", "2026-12-01 12:00", 100},
+		{"   \t\n\n#\n", "2026-12-01 12:00", 100},
+		{"mon-sun 00:00-24:00 4", "2026-12-06 12:00", 4},
+		{"sun-mon 00:00-24:00 4", "2026-12-05 12:00", 100},
+		{"sat 12:00-11:59 1", "2026-12-06 11:58", 1}, // as long as a window can be
+		{"sat 12:00-11:59 1", "2026-12-06 11:59", 100},
 	} {
 		if got := parse(t, c.rules).Level(in(t, "UTC", c.at)); got != c.want {
 			t.Errorf("%q at %s: %d, want %d", c.rules, c.at, got, c.want)
