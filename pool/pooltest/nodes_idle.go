@@ -49,7 +49,7 @@ func testIdleEnds(h *nodesHarness) {
 	}
 	h.releaseAs(pool.Release{Lease: leases[0], Idle: 3 * time.Second})
 	h.releaseAs(pool.Release{Lease: leases[1], Idle: time.Second})
-	h.releaseAs(pool.Release{Lease: leases[2], Idle: time.Nanosecond})
+	h.releaseAs(pool.Release{Lease: leases[2], Idle: time.Microsecond})
 	// Deadlines are rounded up to the next millisecond, and it is 123.456 ms past a second.
 	const rounded = 544 * time.Microsecond
 	h.wantLoad("n", pool.NodeLoad{Idle: 3})
