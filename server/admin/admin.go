@@ -42,7 +42,7 @@ type Options struct {
 	View    routing.View
 	// Spent reads where a subject's spend limits stand (see admit.Controller).
 	Spent func(ctx context.Context, limits admit.Limits, subjectType, subjectID string, periods ...string) ([]admit.Window, error)
-	// Nodes are the machines of the local pool; nil = there are none. One that is not heard of for longer than NodeTTL is offline.
+	// Nodes are the machines of the local pool. One that is not heard of for longer than NodeTTL is offline.
 	Nodes   pool.Nodes
 	NodeTTL time.Duration
 	// Weigh tells how this replica's selector sees every node for a call to a model, in tokens; nil leaves that out.

@@ -23,7 +23,7 @@ func (h *Handler) ListNodes(ctx context.Context, req *ktmsv1.ListNodesRequest) (
 	if err := h.options.Validator.Validate(req); err != nil {
 		return nil, status.RPC(err)
 	}
-	fleet, err := h.fleet(ctx)
+	fleet, err := h.options.Nodes.Fleet(ctx)
 	if err != nil {
 		return nil, h.refusal(ctx, err)
 	}
@@ -37,13 +37,6 @@ func (h *Handler) ListNodes(ctx context.Context, req *ktmsv1.ListNodesRequest) (
 		return nil, h.refusal(ctx, err)
 	}
 	return &ktmsv1.ListNodesResponse{Nodes: nodes, NextPageToken: next}, nil
-}
-
-func (h *Handler) fleet(ctx context.Context) (pool.Fleet, error) {
-	if h.options.Nodes == nil {
-		return pool.Fleet{}, nil
-	}
-	return h.options.Nodes.Fleet(ctx)
 }
 
 // DrainNode implements AdminService. A node that registers anew stays drained.
@@ -73,9 +66,6 @@ func (h *Handler) UndrainNode(ctx context.Context, req *ktmsv1.UndrainNodeReques
 // drain changes a node and returns it as it is then.
 func (h *Handler) drain(ctx context.Context, id string, drained bool) (*ktmsv1.Node, error) {
 	unknown := func(err error) error { return status.Wrap(err, status.NotFound, "no node %q", id) }
-	if h.options.Nodes == nil {
-		return nil, unknown(pool.ErrUnknownNode)
-	}
 	if err := h.options.Nodes.Drain(ctx, id, drained); err != nil {
 		if errors.Is(err, pool.ErrUnknownNode) {
 			err = unknown(err)
@@ -84,7 +74,7 @@ func (h *Handler) drain(ctx context.Context, id string, drained bool) (*ktmsv1.N
 	}
 	h.options.Log.InfoContext(ctx, "node drained or put back", "node", id, "drained", drained,
 		"by", caller.From(ctx).KeyName, "request_id", caller.RequestID(ctx))
-	fleet, err := h.fleet(ctx)
+	fleet, err := h.options.Nodes.Fleet(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +92,6 @@ func (h *Handler) drain(ctx context.Context, id string, drained bool) (*ktmsv1.N
 
 // nodes describes the nodes of a part of the fleet, in their order.
 func (h *Handler) nodes(ctx context.Context, fleet pool.Fleet) ([]*ktmsv1.Node, error) {
-	if len(fleet.Nodes) == 0 {
-		return nil, nil
-	}
 	ids := make([]string, 0, len(fleet.Nodes))
 	var models []string
 	for i := range fleet.Nodes {

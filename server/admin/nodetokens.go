@@ -28,7 +28,7 @@ type oldToken struct {
 
 // sealTokens seals the tokens that need it anew, and stores none of them. One that the keyring cannot open is an error.
 func (h *Handler) sealTokens(ctx context.Context) ([]oldToken, error) {
-	fleet, err := h.fleet(ctx)
+	fleet, err := h.options.Nodes.Fleet(ctx)
 	if err != nil {
 		return nil, status.Wrap(err, status.StorageUnavailable, "the pool's state is not reachable, so that the tokens of nodes "+
 			"cannot be sealed anew; nothing was changed, retry with backoff")
@@ -79,9 +79,6 @@ func (h *Handler) storeTokens(ctx context.Context, old []oldToken) (int, error) 
 // expel takes the node that registered with a key out of the pool. The key is revoked whether that works or not: without a
 // key the node's heartbeats end.
 func (h *Handler) expel(ctx context.Context, nodeID, keyID string) bool {
-	if h.options.Nodes == nil {
-		return false
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), poolTimeout)
 	defer cancel()
 	removed, err := h.options.Nodes.Remove(ctx, nodeID, keyID)
