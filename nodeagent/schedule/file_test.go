@@ -83,6 +83,20 @@ func TestFile(t *testing.T) {
 		look()
 		want(30, "schedule read")
 
+		write(t, path, "10:00-14:00 29")
+		look()
+		want(29, "schedule read")
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		look()
+		want(29, "")
+		look()
+		want(100, "schedule read") // an empty file has no rules
+		write(t, path, "10:00-14:00 30")
+		look()
+		want(30, "schedule read")
+
 		// A change that leaves the size and the time as they were is found by reading.
 		info, err := os.Stat(path)
 		if err != nil {
@@ -108,16 +122,6 @@ func TestFile(t *testing.T) {
 		want(31, "")
 		look()
 		want(100, "there is no schedule file")
-		write(t, path, "10:00-14:00 32")
-		look()
-		want(32, "schedule read")
-		if err := os.Truncate(path, 0); err != nil {
-			t.Fatal(err)
-		}
-		look()
-		want(32, "")
-		look()
-		want(100, "schedule read") // an empty file has no rules
 		if err := os.WriteFile(path, bytes.Repeat([]byte("#"), maxFile+1), 0o600); err != nil {
 			t.Fatal(err)
 		}
