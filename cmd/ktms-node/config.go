@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -108,23 +109,6 @@ func parseFlags(f *flag.FlagSet, args []string, out io.Writer) error {
 	return err
 }
 
-// keyPrefixes are what node keys begin with.
-var keyPrefixes = []string{"ktms_node_", "llm_node_"}
-
-// refuseKey refuses a key among the arguments, without repeating it.
-func refuseKey(args []string) error {
-	for _, arg := range args {
-		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		isFlag := strings.HasPrefix(arg, "-") && (name == "node-key" || name == "key")
-		isKey := func(prefix string) bool { return strings.HasPrefix(arg, prefix) || strings.HasPrefix(value, prefix) }
-		if isFlag || slices.ContainsFunc(keyPrefixes, isKey) {
-			return errors.New("a node key on the command line can be read by every user of this machine and stays in the shell's history: " +
-				"put it into the environment as NODE_KEY, or into a file for --node-key-file, and ask for a new key if this one was real")
-		}
-	}
-	return nil
-}
-
 // parse reads the arguments and the environment. All mistakes are reported at once.
 func (c *config) parse(f *flag.FlagSet, args []string, env environment, out io.Writer) error {
 	if err := refuseKey(args); err != nil {
@@ -133,7 +117,7 @@ func (c *config) parse(f *flag.FlagSet, args []string, env environment, out io.W
 	if err := parseFlags(f, args, out); err != nil {
 		return err
 	}
-	c.key, c.engineToken = strings.TrimSpace(env("NODE_KEY")), env("NODE_AUTH_TOKEN")
+	c.key, c.engineToken = strings.TrimSpace(env("NODE_KEY")), strings.TrimSpace(env("NODE_AUTH_TOKEN"))
 	return errors.Join(c.fill(), c.validate(), c.readLevel(env("LOG_LEVEL")))
 }
 
@@ -157,17 +141,15 @@ func (c *config) validate() error {
 	if _, err := registry.ParseTarget(c.proxyAddr, c.tls); err != nil {
 		wrong = append(wrong, fmt.Errorf("--proxy-addr: %w", err))
 	}
-	if _, err := c.newEngine(); err != nil {
+	if _, err := endpointURL(c.engineURL); err != nil {
+		wrong = append(wrong, fmt.Errorf("--engine-url: %w", err))
+	} else if _, err := c.newEngine(); err != nil {
 		wrong = append(wrong, fmt.Errorf("--engine and --engine-url: %w", err))
 	}
 	switch c.expose {
 	case exposeNone:
-		address := c.endpoint
-		if address == "" {
-			address = c.engineURL
-		}
-		parsed, err := endpointURL(address)
-		if err != nil {
+		parsed, err := endpointURL(cmp.Or(c.endpoint, c.engineURL))
+		if err != nil && c.endpoint != "" {
 			wrong = append(wrong, fmt.Errorf("--endpoint: %w", err))
 		}
 		c.parsedEndpoint = parsed
@@ -195,6 +177,12 @@ func endpointURL(text string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", fmt.Errorf("%q is no URL: write it like http://10.10.0.15:11434/v1", text)
+	}
+	if u.User != nil {
+		return "", errors.New("a password in an address is read by every user of this machine, and logged: give a token as NODE_AUTH_TOKEN")
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%q must end with the path, since the gateway appends its own", text)
 	}
 	if u.Path = strings.TrimRight(u.Path, "/"); u.Path == "" {
 		u.Path = "/v1"
@@ -225,37 +213,4 @@ func (c *config) newEngine() (engine.Engine, error) {
 		Kind: c.engine, URL: c.engineURL, AuthToken: c.engineToken,
 		Names: slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.only, c.judges)))),
 	})
-}
-
-// maxKeyFile bounds the key's file: a key has some dozen bytes.
-const maxKeyFile = 4096
-
-// nodeKey reads the node key. The file wins, and is read at each call.
-func (c *config) nodeKey() (string, error) {
-	if c.nodeKeyFile == "" {
-		if c.key == "" {
-			return "", errors.New("there is no node key: put it into the environment as NODE_KEY, or into a file for --node-key-file")
-		}
-		return c.key, nil
-	}
-	file, err := os.Open(c.nodeKeyFile)
-	if err != nil {
-		return "", fmt.Errorf("the file of the node key cannot be read: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile))
-	if err != nil {
-		return "", fmt.Errorf("the file of the node key cannot be read: %w", err)
-	}
-	key := strings.TrimSpace(string(text))
-	if key == "" || strings.ContainsAny(key, " \t\r\n\x00") {
-		return "", fmt.Errorf("%s does not hold a node key: it must be the key alone, on one line", c.nodeKeyFile)
-	}
-	return key, nil
-}
-
-// keyFileIsOpen reports whether others than the owner can read the key.
-func (c *config) keyFileIsOpen() bool {
-	info, err := os.Stat(c.nodeKeyFile)
-	return c.nodeKeyFile != "" && err == nil && info.Mode().Perm()&0o077 != 0
 }

@@ -121,8 +121,9 @@ func serve(ctx context.Context, args []string, env environment, stdout, stderr i
 	if err := c.parse(c.flags(), args, env, stdout); err != nil {
 		return err
 	}
+	key := c.keySource()
 	if c.nodeKeyFile == "" {
-		if _, err := c.nodeKey(); err != nil {
+		if _, err := key.get(); err != nil {
 			return err // a file may still be written, an environment not
 		}
 	}
@@ -134,7 +135,7 @@ func serve(ctx context.Context, args []string, env environment, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	client, err := registry.Dial(registry.Options{Address: c.proxyAddr, TLS: c.tls, Key: c.nodeKey})
+	client, err := registry.Dial(registry.Options{Address: c.proxyAddr, TLS: c.tls, Key: key.get})
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func examine(ctx context.Context, args []string, env environment, out io.Writer)
 	if err != nil {
 		return err
 	}
-	client, err := registry.Dial(registry.Options{Address: c.proxyAddr, TLS: c.tls, Key: c.nodeKey})
+	client, err := registry.Dial(registry.Options{Address: c.proxyAddr, TLS: c.tls, Key: c.keySource().get})
 	if err != nil {
 		return err
 	}

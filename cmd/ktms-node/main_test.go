@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,6 +78,7 @@ func TestMistakes(t *testing.T) {
 		{"--engine mlx", "choose one of ollama"},
 		{"--engine-url 127.0.0.1:11434", "is no URL"},
 		{"--endpoint 10.0.0.1", "--endpoint: \"10.0.0.1\" is no URL"},
+		{"--endpoint http://10.0.0.1/v1?x=1", "must end with the path"},
 		{"--expose ngrok", "use none or cloudflared"},
 		{"--expose cloudflared --endpoint http://x", "exclude each other"},
 		{"--base-weight 0", "--base-weight must be"},
@@ -124,20 +126,22 @@ func TestNodeKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")
 	c := config{nodeKeyFile: path, key: "ktms_node_environment"}
-	if _, err := c.nodeKey(); err == nil {
+	key := c.keySource()
+	if _, err := key.get(); err == nil {
 		t.Error("a missing file gives a key")
 	}
 	for _, f := range []struct {
 		text, want string
 		mode       os.FileMode
-	}{{"ktms_node_1\n", "ktms_node_1", 0o600}, {"ktms_node_2", "ktms_node_2", 0o644}, {"", "", 0o600}, {"two words", "", 0o600}, {"a\nb", "", 0o600}} {
+	}{{"ktms_node_1\n", "ktms_node_1", 0o600}, {"ktms_node_2", "ktms_node_2", 0o644}, {"", "", 0o600}, {"two words", "", 0o600}, {"a\nb", "", 0o600},
+		{"\ufeffktms_node_3\r\n", "ktms_node_3", 0o600}, {"ktms_nöde", "", 0o600}, {"ktms\x7fnode", "", 0o600}, {"ktms_node_4", "ktms_node_4", 0o600}} {
 		if err := os.WriteFile(path, []byte(f.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(path, f.mode); err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.nodeKey()
+		got, err := key.get()
 		if got != f.want || (err == nil) != (f.want != "") {
 			t.Errorf("%q: %q, %v", f.text, got, err)
 		}
@@ -145,8 +149,53 @@ func TestNodeKey(t *testing.T) {
 			t.Errorf("mode %o counts as open: %v", f.mode, c.keyFileIsOpen())
 		}
 	}
-	if got, err := (&config{key: "k"}).nodeKey(); got != "k" || err != nil {
-		t.Errorf("from the environment: %q, %v", got, err)
+	for _, c := range []struct{ environment, want string }{{"k", "k"}, {"", ""}, {"a b", ""}, {"a\nb", ""}} {
+		if got, err := (&keySource{environment: c.environment}).get(); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q in the environment: %q, %v", c.environment, got, err)
+		}
+	}
+}
+
+// TestKeyFromAPipe reads it once, as a shell's <(command) can be, and waits for nobody.
+func TestKeyFromAPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := config{nodeKeyFile: path}
+	key := c.keySource()
+	if got, err := key.get(); err == nil {
+		t.Errorf("a pipe without a writer gives %q", got)
+	}
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(path, []byte("ktms_node_1\n"), 0) }() // waits for the reader
+	eventually(t, "the key never came", func() bool {
+		got, err := key.get()
+		return got == "ktms_node_1" && err == nil
+	})
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	if got, err := key.get(); got != "ktms_node_1" || err != nil {
+		t.Errorf("the second time: %q, %v", got, err)
+	}
+	if c.keyFileIsOpen() {
+		t.Error("a pipe counts as a file that others can read")
+	}
+}
+
+// TestSecretsInAddresses are refused, and not repeated.
+func TestSecretsInAddresses(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--endpoint", "http://user:secret@10.0.0.1/v1"}, {"--engine-url", "http://user:secret@127.0.0.1:11434"}, {"--engine-url", "http://secret@127.0.0.1"},
+		{"--proxy-addr", "https://ktms_node_" + strings.Repeat("5ec3e7", 8) + "@host"}, {"--endpoint", "http://10.0.0.1/v1?key=llm_node_" + strings.Repeat("5ec3e7", 8)},
+	} {
+		err := run(t.Context(), args, withKey, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "every user of this machine") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "5ec3e7") {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }
 
