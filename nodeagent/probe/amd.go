@@ -14,12 +14,12 @@ import (
 // amd asks the newer tool, and the older one where that is missing or of a shape that we do not know.
 func amd(ctx context.Context, run RunFunc) []*ktmsv1.NodeGPU {
 	if out, err := run(ctx, "amd-smi", "metric", "--usage", "--temperature", "--mem-usage", "--json"); err == nil {
-		if gpus := parseAMDSMI(out); len(gpus) > 0 {
+		if gpus := firstGPUs(out, parseAMDSMI); len(gpus) > 0 {
 			return gpus
 		}
 	}
 	out, _ := run(ctx, "rocm-smi", "--showproductname", "--showtemp", "--showuse", "--showmeminfo", "vram", "--json")
-	return parseROCmSMI(out)
+	return firstGPUs(out, parseROCmSMI)
 }
 
 // rocmSensors stand in the order of preference: the edge is what NVIDIA's figure is, too. The junction is hotter by
@@ -28,8 +28,8 @@ var rocmSensors = []string{"edge", "junction", "hotspot", "memory"}
 
 // parseROCmSMI reads {"card0": {"label": "figure"}}. Labels differ between cards.
 func parseROCmSMI(out []byte) []*ktmsv1.NodeGPU {
-	var cards map[string]map[string]any
-	if json.Unmarshal(jsonStart(out), &cards) != nil {
+	var cards map[string]map[string]json.RawMessage
+	if json.Unmarshal(out, &cards) != nil {
 		return nil
 	}
 	var gpus []*ktmsv1.NodeGPU
@@ -39,9 +39,11 @@ func parseROCmSMI(out []byte) []*ktmsv1.NodeGPU {
 		}
 		card := map[string]string{}
 		for label, value := range cards[name] {
-			if text, ok := value.(string); ok {
-				card[label] = text
+			var text string
+			if json.Unmarshal(value, &text) != nil {
+				text = string(value) // most figures are texts, and some are figures
 			}
+			card[label] = text
 		}
 		gpu := &ktmsv1.NodeGPU{Name: name, UtilizationPercent: percent(number(card["GPU use (%)"]))}
 		for _, label := range []string{"Card Series", "Card series", "Card model"} {
@@ -118,13 +120,12 @@ type amdGPU struct {
 
 // parseAMDSMI reads the list of GPUs, bare as older releases print it or wrapped as newer ones do.
 func parseAMDSMI(out []byte) []*ktmsv1.NodeGPU {
-	start := jsonStart(out)
 	var list []json.RawMessage
-	if json.Unmarshal(start, &list) != nil {
+	if json.Unmarshal(out, &list) != nil {
 		var wrapped struct {
 			GPUs []json.RawMessage `json:"gpu_data"`
 		}
-		if json.Unmarshal(start, &wrapped) != nil {
+		if json.Unmarshal(out, &wrapped) != nil {
 			return nil
 		}
 		list = wrapped.GPUs

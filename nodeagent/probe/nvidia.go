@@ -20,7 +20,7 @@ func nvidia(ctx context.Context, run RunFunc) []*ktmsv1.NodeGPU {
 func parseNVIDIA(out string) []*ktmsv1.NodeGPU {
 	var gpus []*ktmsv1.NodeGPU
 	for line := range strings.Lines(out) {
-		fields := strings.Split(strings.TrimSpace(line), ", ")
+		fields := strings.Split(strings.TrimSpace(line), ",")
 		if len(fields) != strings.Count(nvidiaFields, ",")+1 || fields[0] == "" {
 			continue
 		}

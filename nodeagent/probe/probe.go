@@ -23,6 +23,8 @@ const (
 	maxOutput = 1 << 20
 	// maxAge is the age at which a reading says nothing about now. It is as long as a node may be silent.
 	maxAge = 15 * time.Second
+	// freshWait is how long a reading is waited for where the last one says nothing: a heartbeat can bear that.
+	freshWait = 2 * time.Second
 )
 
 // errTooLong says that a tool printed more than a reading.
@@ -77,37 +79,62 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.buffer.Write(p)
 }
 
-// Sampler keeps the latest reading, so that a tool that hangs holds nobody up. It is safe for concurrent use.
+// Sampler keeps the latest reading, so that a tool that hangs holds nobody up for long. It is safe for concurrent use.
 type Sampler struct {
 	read func(context.Context) []*ktmsv1.NodeGPU
 
-	mu      sync.Mutex
-	reading bool
-	gpus    []*ktmsv1.NodeGPU
-	at      time.Time
+	mu sync.Mutex
+	// done is closed at the end of the reading that runs; nil while none does.
+	done chan struct{}
+	gpus []*ktmsv1.NodeGPU
+	at   time.Time
 }
 
 // NewSampler returns a Sampler that reads with read, usually Prober.GPUs.
 func NewSampler(read func(context.Context) []*ktmsv1.NodeGPU) *Sampler { return &Sampler{read: read} }
 
-// Latest returns the latest reading, or nothing if it is too old, and starts the next one. At most one reading runs: a
-// tool that cannot even be killed costs one goroutine and not one per heartbeat.
+// Latest returns the latest reading, and starts the next one. Where the latest is too old it waits for the next, for a
+// moment. At most one reading runs: a tool that cannot even be killed costs one goroutine and not one per heartbeat.
 func (s *Sampler) Latest(ctx context.Context) []*ktmsv1.NodeGPU {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.reading {
-		s.reading = true
-		go s.sample(ctx)
+	done := s.start(ctx)
+	if gpus, fresh := s.latest(); fresh || done == nil {
+		return gpus
 	}
-	if s.at.IsZero() || time.Since(s.at) > maxAge {
-		return nil
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-time.After(freshWait):
 	}
-	return s.gpus
+	gpus, _ := s.latest()
+	return gpus
 }
 
-func (s *Sampler) sample(ctx context.Context) {
+// latest returns the latest reading, or nothing if it is too old.
+func (s *Sampler) latest() (gpus []*ktmsv1.NodeGPU, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.IsZero() || time.Since(s.at) > maxAge {
+		return nil, false
+	}
+	return s.gpus, true
+}
+
+// start starts a reading, unless one runs that was started before.
+func (s *Sampler) start(ctx context.Context) (done <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done != nil {
+		return nil
+	}
+	s.done = make(chan struct{})
+	go s.sample(ctx, s.done)
+	return s.done
+}
+
+func (s *Sampler) sample(ctx context.Context, done chan struct{}) {
+	defer close(done)
 	gpus := s.read(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gpus, s.at, s.reading = gpus, time.Now(), false
+	s.gpus, s.at, s.done = gpus, time.Now(), nil
 }

@@ -75,6 +75,16 @@ func TestGPUs(t *testing.T) {
 		{"amd-smi before rocm-smi", "linux", map[string]string{"amd-smi": "/amd-smi-new.json", "rocm-smi": "/rocm-smi-2024.json"}, "AMD GPU 0 71C 97% 100000/196592M"},
 		{"amd-smi, old", "linux", map[string]string{"amd-smi": "/amd-smi-old.json"}, "AMD GPU 0 40C ?% 60/100M\nAMD GPU 1 ?C ?% ?/?M"},
 		{"amd-smi of another shape", "linux", map[string]string{"amd-smi": `{"gpus":[]}`, "rocm-smi": "/rocm-smi-2024.json"}, "Radeon RX 7900 XTX 45C 3% 23841/24560M\ncard10 61C 7% ?/?M"},
+		{"nvidia with MIG", "linux", map[string]string{"nvidia-smi": "NVIDIA A100-SXM4-80GB, 33, [N/A], 81920, 40500, 40400\nNVIDIA A100-SXM4-80GB, 35, 12, 81920, 1, 81000\n"},
+			"NVIDIA A100-SXM4-80GB 33C ?% 40400/81920M\nNVIDIA A100-SXM4-80GB 35C 12% 81000/81920M"},
+		{"nvidia, other spellings of unknown", "linux", map[string]string{"nvidia-smi": "X, N/A, [Not Found], [Insufficient Permissions], [Requires Root], \n"}, "X ?C ?% ?/?M"},
+		{"nvidia, warnings around", "linux", map[string]string{"nvidia-smi": "WARNING: infoROM is corrupted at gpu 0000:01:00.0\nX, 50, 1, 100, 40, 60\nWARNING: infoROM is corrupted at gpu 0000:01:00.0\n"}, "X 50C 1% 60/100M"},
+		{"rocm-smi with figures that are no text", "linux", map[string]string{"rocm-smi": `{"card0":{"Temperature (Sensor junction) (C)":48.5,"GPU use (%)":3,"VRAM Total Memory (B)":1048576000,"VRAM Total Used Memory (B)":524288000}}`},
+			"card0 48.5C 3% 500/1000M"},
+		{"rocm-smi, warnings around", "linux", map[string]string{"rocm-smi": "WARNING: AMD GPU device(s) is/are in a low-power state.\n[1] of 2\n{\"card0\":{\"GPU use (%)\":\"3\"}}\nWARNING: done\n"}, "card0 ?C 3% ?/?M"},
+		{"rocm-smi, unknown figures", "linux", map[string]string{"rocm-smi": `{"card0":{"Temperature (Sensor edge) (C)":"N/A","Temperature (Sensor junction) (C)":"51.0","GPU use (%)":"N/A","VRAM Total Memory (B)":null},"system":{"Driver version":"6.8"}}`},
+			"card0 51C ?% ?/?M"},
+		{"amd-smi, warnings around", "linux", map[string]string{"amd-smi": "[WARN] no permission\n[{\"gpu\":0,\"usage\":{\"gfx_activity\":\"N/A\"},\"temperature\":{\"edge\":{\"value\":\"N/A\",\"unit\":\"C\"},\"hotspot\":{\"value\":61,\"unit\":\"C\"}}}]\nbye"}, "AMD GPU 0 61C ?% ?/?M"},
 		{"garbled", "linux", map[string]string{"amd-smi": "{\"gpu", "rocm-smi": "Traceback (most recent call last):\n  [card0"}, ""},
 		{"both makers", "linux", map[string]string{"nvidia-smi": "X, 50, 1, 100, 40, 60", "amd-smi": "/amd-smi-new.json"}, "X 50C 1% 60/100M\nAMD GPU 0 71C 97% 100000/196592M"},
 		{"apple", "darwin", map[string]string{"ioreg": "/ioreg-m3.txt", "sysctl -n hw.memsize": "38654705664\n", "sysctl -n iogpu.wired_limit_mb": "0\n", "vm_stat": "/vm_stat.txt"},
@@ -134,7 +144,7 @@ func TestSampler(t *testing.T) {
 				t.Errorf("got %v, want %q", got, name)
 			}
 		}
-		want("")
+		want("1") // nothing is known yet, so the first is waited for
 		time.Sleep(5 * time.Second)
 		want("1") // and the second hangs
 		time.Sleep(5 * time.Second)
@@ -148,4 +158,58 @@ func TestSampler(t *testing.T) {
 		synctest.Wait()
 		want("2")
 	})
+}
+
+// TestRareReadings are fresh though the gateway asks for few heartbeats.
+func TestRareReadings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		s := NewSampler(func(context.Context) []*ktmsv1.NodeGPU {
+			time.Sleep(time.Second)
+			reads++
+			return []*ktmsv1.NodeGPU{{Name: fmt.Sprint(reads)}}
+		})
+		for i := range 3 {
+			if got := s.Latest(t.Context()); len(got) != 1 || got[0].Name != fmt.Sprint(i+1) {
+				t.Errorf("heartbeat %d: %v", i, got)
+			}
+			time.Sleep(4 * maxAge)
+		}
+	})
+}
+
+// TestSlowReading is not waited for longer than a heartbeat can bear.
+func TestSlowReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSampler(func(context.Context) []*ktmsv1.NodeGPU {
+			time.Sleep(time.Minute)
+			return nil
+		})
+		for range 5 {
+			began := time.Now()
+			if got := s.Latest(t.Context()); got != nil || time.Since(began) > freshWait {
+				t.Errorf("%v after %s", got, time.Since(began))
+			}
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestToolWithAChild ends a wrapper whose child keeps its output open.
+func TestToolWithAChild(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "nvidia-smi")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho 'X, 50, 1, 100, 40, 60'\nsleep 61 &\nwait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	out, err := RunTool(ctx, path)
+	if took := time.Since(began); err == nil || took > time.Minute {
+		t.Errorf("%q, %v after %s", out, err, took)
+	}
 }

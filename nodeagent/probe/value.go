@@ -3,9 +3,12 @@ package probe
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
+
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 )
 
 // The ranges in which a reading can be true.
@@ -52,13 +55,27 @@ func minus(total, used *int64) *int64 {
 	return new(*total - *used)
 }
 
-// jsonStart cuts off the lines of warnings that a tool prints before its JSON.
-func jsonStart(out []byte) []byte {
-	for len(out) > 0 {
-		if (out[0] == '{' || out[0] == '[') && json.Valid(out) {
-			return out
+// documents visits what may be JSON in a tool's output: warnings stand before and after it, and may begin like it.
+func documents(out []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(out) > 0 {
+			if out[0] == '{' || out[0] == '[' {
+				var document json.RawMessage
+				if json.NewDecoder(bytes.NewReader(out)).Decode(&document) == nil && !yield(document) {
+					return
+				}
+			}
+			_, out, _ = bytes.Cut(out, []byte("\n"))
 		}
-		_, out, _ = bytes.Cut(out, []byte("\n"))
+	}
+}
+
+// firstGPUs is what the first document tells that names a GPU.
+func firstGPUs(out []byte, parse func(document []byte) []*ktmsv1.NodeGPU) []*ktmsv1.NodeGPU {
+	for document := range documents(out) {
+		if gpus := parse(document); len(gpus) > 0 {
+			return gpus
+		}
 	}
 	return nil
 }
