@@ -52,7 +52,7 @@ instead of installing:
 environment:
   NODE_KEY              the node key, where nobody is there to type it
   KTMS_OLLAMA_ADDR      where the node's Ollama listens (default 127.0.0.1:11435)
-  KTMS_WAIT             how many seconds to wait for a service or for the registration (default 120)
+  KTMS_WAIT             how many seconds to wait for a service or for the registration (default 180)
   KTMS_RELEASES, KTMS_OLLAMA_RELEASES, KTMS_CLOUDFLARED_RELEASES
                         mirrors of the three download pages; the checksums stay the same
 
@@ -195,7 +195,7 @@ where() {
 	legacy=$HOME/.llm-proxy-node
 	backups=$HOME/.ktms-node.backup
 	logs=$home/logs
-	wait_seconds=${KTMS_WAIT:-120}
+	wait_seconds=${KTMS_WAIT:-180}
 	stop_seconds=660 # the agent gives the requests that are running ten minutes
 	ollama_addr=${KTMS_OLLAMA_ADDR:-127.0.0.1:11435}
 	ollama_port=${ollama_addr##*:}
@@ -524,7 +524,10 @@ read_key() {
 	case $key_from in
 	kept) return 0 ;;
 	legacy) key=$(cat "$legacy_key_file") ;;
-	environment) key=$NODE_KEY ;;
+	environment)
+		key=$NODE_KEY
+		unset NODE_KEY # what is started from here on need not see it
+		;;
 	prompt)
 		has_terminal || die "there is no terminal to ask for the node key at: give it in the environment as NODE_KEY"
 		terminal_state=$(stty -g </dev/tty)
@@ -582,9 +585,11 @@ legacy_key() {
 # legacy_ollama finds an old build that this machine can use.
 legacy_ollama() {
 	legacy_program=$(program_in "$legacy/ollama" || program_in "$legacy") || return 1
-	native "$legacy_program" && return 0
-	note "ignoring $legacy_program: it is an Intel build, which Rosetta would run on the CPU"
-	return 1
+	if ! native "$legacy_program"; then
+		note "ignoring $legacy_program: it is an Intel build, which Rosetta would run on the CPU"
+		return 1
+	fi
+	"$legacy_program" --version >/dev/null 2>&1 || return 1
 }
 
 # copy_legacy_ollama takes the whole folder of a build, or what belongs to Ollama among the node's other files.

@@ -85,12 +85,12 @@ func freeAddress(t *testing.T) string {
 // run pipes a script into sh, as the manual has it, and returns all that it printed.
 func (m *machine) run(script string, args ...string) (string, error) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-s", "--"}, args...)...)
 	cmd.Stdin = strings.NewReader(script)
 	cmd.Env = append([]string{
-		"HOME=" + m.home, "PATH=" + m.path + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "KTMS_OLLAMA_ADDR=" + m.ollama, "KTMS_WAIT=60",
+		"HOME=" + m.home, "PATH=" + m.path + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "KTMS_OLLAMA_ADDR=" + m.ollama, "KTMS_WAIT=300",
 		stateVariable + "=" + m.state, osVariable + "=" + m.os,
 	}, m.env...)
 	var out bytes.Buffer
@@ -219,7 +219,7 @@ func (m *machine) tree() string {
 // pid is the process of a service, or 0.
 func (m *machine) pid(service string) int { return runningPid(m.state, service) }
 
-// units are the names of the node's services here.
+// unit is what the service manager calls one of the node's services.
 func (m *machine) unit(name string) string {
 	if m.os == "Darwin" {
 		return "com.ktms." + name

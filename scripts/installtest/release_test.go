@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type site struct {
 
 	mu    sync.Mutex
 	files map[string][]byte
+	cut   string // the path whose download breaks off
 	got   []string
 }
 
@@ -42,6 +44,10 @@ func newSite(t *testing.T) *site {
 		if !found {
 			http.NotFound(w, r)
 			return
+		}
+		if r.URL.Path == s.cut {
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			body = body[:len(body)/2] // less than was said makes the server close the connection
 		}
 		_, _ = w.Write(body)
 	}))

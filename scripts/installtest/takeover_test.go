@@ -218,14 +218,23 @@ func TestIntelOllama(t *testing.T) {
 	}
 }
 
+// TestBrokenOldOllama is not taken over.
+func TestBrokenOldOllama(t *testing.T) {
+	t.Parallel()
+	m, s, script, _ := oldNode(t, "Linux")
+	m.write("#!/bin/sh\nexit 1\n", 0o755, ".llm-proxy-node", "ollama", "bin", "ollama")
+	m.install(script)
+	if got := s.downloads(); !strings.Contains(got, "/ollama/") {
+		t.Errorf("downloaded %q", got)
+	}
+}
+
 // TestOldBuildAmongOtherFiles takes the program and its libraries alone.
 func TestOldBuildAmongOtherFiles(t *testing.T) {
 	t.Parallel()
 	m, _, script, _ := oldNode(t, "Linux")
-	for _, move := range [][2]string{{"ollama/bin/ollama", "bin/ollama"}} {
-		if err := os.Rename(m.file(".llm-proxy-node", move[0]), m.file(".llm-proxy-node", move[1])); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Rename(m.file(".llm-proxy-node/ollama/bin/ollama"), m.file(".llm-proxy-node/bin/ollama")); err != nil {
+		t.Fatal(err)
 	}
 	m.write("library", 0o600, ".llm-proxy-node", "lib", "ollama", "libggml.so")
 	m.install(script)
