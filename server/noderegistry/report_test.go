@@ -130,7 +130,7 @@ func TestClean(t *testing.T) {
 		"\u202egnp.exe":             "gnp.exe",
 		"\x1b[31mred":               "[31mred",
 		"Übung Ωß":                  "Übung Ωß",
-		strings.Repeat("名", 11):     strings.Repeat("名", 10),
+		strings.Repeat("ß", 11):     strings.Repeat("ß", 10),
 		strings.Repeat(" ", 20):     "",
 		"0123456789" + "\n" + "abc": "0123456789",
 	} {
