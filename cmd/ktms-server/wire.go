@@ -119,7 +119,7 @@ func openPool(cfg config, log *slog.Logger, metrics *server.Metrics) (meter pool
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("REDIS_ADDR: %w", err)
 	}
-	return client.Meter(), memory.NewNodes(memory.NodesOptions{Retention: retention}), client.Close, nil
+	return client.Meter(), client.Nodes(redis.NodesOptions{Retention: retention}), client.Close, nil
 }
 
 // openStore picks the database by its URL.
