@@ -17,3 +17,20 @@ func openNodes(_ *testing.T, clock *pooltest.Clock) []pool.Nodes {
 	nodes := NewNodes(NodesOptions{Now: clock.Now})
 	return []pool.Nodes{nodes, nodes}
 }
+
+// TestNodesFaults shows that the suite catches what could be wrong.
+func TestNodesFaults(t *testing.T) {
+	t.Parallel()
+	pooltest.TestNodesFaults(t, openNodes)
+}
+
+// FuzzNodes looks for a sequence that breaks the property, beyond those that the suite runs.
+func FuzzNodes(f *testing.F) {
+	f.Add(int64(1))
+	f.Fuzz(func(t *testing.T, seed int64) {
+		clock := pooltest.NewClock(noon)
+		if err := pooltest.NodesProperty(t.Context(), seed, openNodes(t, clock), clock); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -324,7 +324,14 @@ func sameNode(got, want pool.Node) error {
 	if reflect.DeepEqual(got, want) {
 		return nil
 	}
-	g, _ := json.Marshal(got)
-	w, _ := json.Marshal(want)
-	return fmt.Errorf("node is\n%s, want\n%s", g, w)
+	return fmt.Errorf("node is\n%s, want\n%s", nodeText(got), nodeText(want))
+}
+
+// nodeText is a node with what its pointers point to.
+func nodeText(n pool.Node) string {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -16,7 +16,50 @@ import (
 )
 
 var choiceTests = []nodeTest{
+	{"go to the best rank that is free", testRanks},
+	{"go to who has least to read", testQueue},
 	{"are those of the arithmetic", testChoices},
+}
+
+func testRanks(h *nodesHarness) {
+	h.join("a", 1)
+	h.join("b", 1)
+	h.join("c", 1)
+	a, b, c := contender("a", 1), contender("b", 1), contender("c", 1)
+	a.Rank, b.Rank, c.Rank = 2, 0, 1
+	for _, want := range []string{"b", "c", "a"} {
+		if got := h.take(h.choosing(a, b, c)); got.Node != want {
+			h.Errorf("chosen %s, want %s", got.Node, want)
+		}
+	}
+	h.wantFull(h.choosing(a, b, c))
+}
+
+func testQueue(h *nodesHarness) {
+	h.join("a", 100)
+	h.join("b", 100)
+	a, b := contender("a", 100), contender("b", 100)
+	a.SecondsPerToken, b.SecondsPerToken = 0.001, 0.001
+	long := h.choosing(a)
+	long.Prompt = 100_000
+	first := h.take(long)
+	for range 5 {
+		got := h.take(h.choosing(a, b))
+		if got.Node != "b" {
+			h.Errorf("chosen %s, which has a long prompt to read", got.Node)
+		}
+		h.release(got, pool.Succeeded)
+	}
+	h.begun(first)
+	nodes := map[string]int{}
+	for range 10 {
+		got := h.take(h.choosing(a, b))
+		nodes[got.Node]++
+		h.release(got, pool.Succeeded)
+	}
+	if want := map[string]int{"a": 5, "b": 5}; !reflect.DeepEqual(nodes, want) {
+		h.Errorf("chosen %v once it was read, want %v", nodes, want)
+	}
 }
 
 func testChoices(h *nodesHarness) {
@@ -84,7 +127,7 @@ type nodesRun struct {
 // ids are those of the sequence's nodes, whether or not they are registered.
 func (r *nodesRun) ids() []string {
 	ids := make([]string, 0, 6)
-	for i := range 1 + (r.seed*7+3)%6 {
+	for i := range 1 + (uint64(r.seed)*7+3)%6 {
 		ids = append(ids, fmt.Sprintf("node-%d-%d", r.seed, i))
 	}
 	return ids
@@ -160,7 +203,7 @@ func chosenText(c pool.Chosen) string {
 
 // contender is a node with weights of any kind, seldom under a generation of before.
 func (r *nodesRun) contender(id string) pool.Contender {
-	slots := 1 + int64(len(id)+int(r.seed))%4
+	slots := 1 + int64((uint64(r.seed)+uint64(id[len(id)-1]))%4)
 	c := pool.Contender{
 		Candidate: selection.Candidate{
 			Node: id, Base: float64(1 + r.random.IntN(500)), Perf: 0.1 + 3.9*r.random.Float64(),
@@ -200,7 +243,10 @@ func (r *nodesRun) release() error {
 	if l == nil {
 		return nil
 	}
-	release := pool.Release{Lease: l.Lease, Outcome: []pool.Outcome{pool.Unjudged, pool.Succeeded, pool.Failed, pool.Failed}[r.random.IntN(4)]}
+	release := pool.Release{Lease: l.Lease, Outcome: []pool.Outcome{pool.Unjudged, pool.Succeeded, pool.Failed}[r.random.IntN(3)]}
+	if r.seed%2 == 0 && !l.Trial && r.random.IntN(8) > 0 {
+		release.Outcome = pool.Failed // so that circuits open in half of the sequences
+	}
 	if r.random.IntN(2) == 0 {
 		release.Idle = r.upTo(20 * time.Second)
 	}

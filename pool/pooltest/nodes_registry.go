@@ -200,6 +200,7 @@ func testRemove(h *nodesHarness) {
 	h.register(spec("n", 9), paced(50))
 	h.join("other", 1)
 	running := h.takeOn("n", 9)
+	h.takeOn("n", 9) // which nobody says anything of any more
 	h.releaseAs(pool.Release{Lease: h.takeOn("n", 9), Outcome: pool.Unjudged, Idle: time.Hour, Measured: pool.Speed{TTFT: 1, TPS: 1}})
 	h.breakNode("n", 9)
 	h.must(h.client().Drain(h.Context(), "n", true))
