@@ -228,6 +228,8 @@ type gateway struct {
 	registered *ktmsv1.RegisterNodeRequest
 	beats      int
 	draining   bool
+	// wants is the one key that it takes; empty takes any.
+	wants string
 	// held keeps a node that leaves, for a request that does not end.
 	held bool
 }
@@ -255,6 +257,9 @@ func (g *gateway) VetModels(ctx context.Context, r *ktmsv1.VetModelsRequest) (*k
 	defer g.mu.Unlock()
 	info, _ := connect.CallInfoForServerContext(ctx)
 	g.key = info.RequestHeader().Get("Authorization")
+	if g.wants != "" && g.key != "Bearer "+g.wants {
+		return nil, connect.NewError(connect.CodeUnauthenticated, "invalid key")
+	}
 	resp := &ktmsv1.VetModelsResponse{}
 	for _, m := range r.Models {
 		resp.Verdicts = append(resp.Verdicts, &ktmsv1.ModelVerdict{Model: m, Allowed: true})
@@ -333,6 +338,42 @@ func TestServeExposed(t *testing.T) {
 	r := g.registered
 	if r.Endpoint != "https://stand-in.trycloudflare.com/v1" || r.AuthToken == "engine token" || len(r.AuthToken) < 20 || strings.Contains(log.String(), r.AuthToken) {
 		t.Errorf("registered %s; the log:\n%s", r.Endpoint, log.String())
+	}
+}
+
+// TestKeyIsMended registers as soon as the file holds the right key, without a restart.
+func TestKeyIsMended(t *testing.T) {
+	t.Parallel()
+	g, proxy, ollama := serveWorld(t)
+	g.wants = "ktms_node_right"
+	path := filepath.Join(t.TempDir(), "key")
+	write := func(text string) {
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("ktms_node_wrong\n")
+	var log lockedBuffer
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		args := []string{"--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama, "--node-key-file", path}
+		ended <- run(ctx, args, withKey, io.Discard, &log)
+	}()
+	eventually(t, "the refusal is not logged", func() bool { return strings.Contains(log.String(), "does not accept the node key (invalid key)") })
+	write("ktms_node_right\n")
+	eventually(t, "no heartbeats came", func() bool { return g.beatCount() >= 2 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	for _, secret := range []string{"ktms_node_right", "ktms_node_wrong"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log says %s", secret)
+		}
 	}
 }
 

@@ -177,6 +177,14 @@ func TestExamine(t *testing.T) {
 		{"build for both on a Mac", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, _ *gateway) {
 			o.Machine.OS, o.Machine.Run = "darwin", mac(program(t, intel, arm))
 		}, "no problem found", 0},
+		{"engine that loads", engine.LlamaCPP, site{"/v1/models": `{"data":[{"id":"a"}]}`}, func(t *testing.T, o *Options, _ *gateway) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				io.WriteString(w, `{"error":{"code":503,"message":"Loading model"}}`)
+			}))
+			t.Cleanup(s.Close)
+			o.Engine = openAt(t, engine.LlamaCPP, s.URL)
+		}, "but it is not ready: Loading model|wait until", 1},
 		{"no metrics", engine.LlamaCPP, site{"/v1/models": `{"data":[{"id":"a"}]}`}, nil, "note     the engine does not tell how busy it is: start llama-server with --metrics", 0},
 		{"metrics", engine.VLLM, site{"/v1/models": `{"data":[{"id":"a"}]}`, "/metrics": "vllm:num_requests_running 2\nvllm:num_requests_waiting 1\n"}, nil, "runs 2 requests, and 1 wait", 0},
 

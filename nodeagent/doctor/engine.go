@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -30,6 +31,10 @@ var loadHints = map[string]string{
 // checkEngine returns the models that the engine has, and whether it answers.
 func checkEngine(ctx context.Context, o Options, r *report, level int) (models []engine.Model, answers bool) {
 	models, err := o.Engine.Models(ctx)
+	if _, found := errors.AsType[*engine.NotReadyError](err); found {
+		r.problem("the engine (%s) answers at %s, but %v\nwait until it has loaded its model, or look into its log", o.Kind, o.EngineURL, err)
+		return nil, false
+	}
 	if err != nil {
 		r.problem("the engine (%s) does not answer at %s: %v\n%s", o.Kind, o.EngineURL, err, startHints[o.Kind])
 		return nil, false

@@ -143,13 +143,14 @@ func (f *filter) chat(w http.ResponseWriter, r *http.Request) {
 	// A deadline that passes while the engine works would look like a client that left.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var request struct {
-		Stream bool `json:"stream"`
+		Stream json.RawMessage `json:"stream"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
-		refuse(w, http.StatusBadRequest, "the request is no JSON")
+		refuse(w, http.StatusBadRequest, "the request is no JSON object")
 		return
 	}
-	f.forward(w, r, body, request.Stream)
+	// Whatever else stands there the engine refuses in its own words.
+	f.forward(w, r, body, string(request.Stream) == "true")
 }
 
 // forward asks the engine and passes its answer on.

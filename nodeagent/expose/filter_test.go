@@ -2,6 +2,7 @@ package expose
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,6 +104,9 @@ func TestWhatPasses(t *testing.T) {
 		{"POST", "/v1/chat/completions/../../api/pull", bearer, "{}", 404, "this node serves"},
 		{"POST", "/v1/chat%2Fcompletions/%2e%2e/x", bearer, "{}", 404, "this node serves"},
 		{"POST", "//v1/chat/completions", bearer, "{}", 404, "this node serves"},
+		{"POST", "/v1/chat/completions", bearer, `{"stream":"yes"}`, 200, `POST /v1/chat/completions {"stream":"yes"}`}, // the engine's to refuse
+		{"POST", "/v1/chat/completions", bearer, `{"stream":null}`, 200, "null"},
+		{"POST", "/v1/chat/completions", bearer, "[]", 400, "no JSON object"},
 		{"POST", "/v1/chat/completions", bearer, "{", 400, "no JSON"},
 		{"POST", "/v1/chat/completions", bearer, "", 400, "no JSON"},
 	} {
@@ -299,6 +304,49 @@ func TestClientLeaves(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the engine goes on")
 	}
+}
+
+// TestNothingStays of clients that leave at any moment, and of engines that break off.
+func TestNothingStays(t *testing.T) {
+	t.Parallel()
+	var held *filter
+	address := front(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `"stream":true`) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "data: 1\n\n")
+			http.NewResponseController(w).Flush()
+		}
+		if strings.Contains(string(body), "break") {
+			panic(http.ErrAbortHandler)
+		}
+		<-r.Context().Done()
+	}, func(f *filter) {
+		held = f
+		impatient(f)
+	})
+	for _, body := range []string{`{}`, `{"stream":true}`, `{"model":"break"}`, `{"stream":true,"model":"break"}`} {
+		for i := range 10 {
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v1/chat/completions", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+key)
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				_, _ = io.ReadFull(resp.Body, make([]byte, i)) // some leave before the first byte, some after it
+				resp.Body.Close()
+			}
+			leave()
+		}
+	}
+	eventually(t, "requests stay in flight", func() bool { return held.inFlight.Load() == 0 })
+	eventually(t, "goroutines of the filter stay", func() bool {
+		stacks := make([]byte, 8<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, fmt.Appendf(nil, "(*filter).ServeHTTP(%p", held)) && !bytes.Contains(stacks, []byte("awaitWith[...].func1"))
+	})
 }
 
 // TestPaused serves for the grace and then refuses, until the level rises.

@@ -178,8 +178,8 @@ func TestTravel(t *testing.T) {
 		write(t, place, "nonsense")
 		time.Sleep(2 * readInterval)
 		synctest.Wait()
-		if got, want := f.Current().Level(at), f.Current().Level(at.Local()); got != want {
-			t.Errorf("nowhere: %d, want %d", got, want)
+		if got := f.Current().Level(at); got != 0 { // by the time's own zone
+			t.Errorf("nowhere: %d", got)
 		}
 	})
 }

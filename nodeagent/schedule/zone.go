@@ -9,7 +9,7 @@ import (
 // localtime is the machine's zone, on the systems that have it in a file.
 const localtime = "/etc/localtime"
 
-// zone is a time zone, and a sum of its rules by which a change shows.
+// zone is a time zone, and a sum of its rules by which a change shows. Without a location it is that of each time.
 type zone struct {
 	location *time.Location
 	sum      [sha256.Size]byte
@@ -32,5 +32,5 @@ func readZone(path string) zone {
 			}
 		}
 	}
-	return zone{location: time.Local}
+	return zone{}
 }
