@@ -44,7 +44,7 @@ func (n *Nodes) Choose(ctx context.Context, c pool.Choosing) (pool.Chosen, error
 
 // candidates adds to the contenders what the pool knows, and counts the slots that are taken.
 func (n *Nodes) candidates(c pool.Choosing, now int64) (candidates []selection.Candidate, occupied int64) {
-	current := n.turns.of(c.Model, now)
+	current, prompt := n.turns.of(c.Model, now), n.prefixes.of(c.Prefixes)
 	candidates = make([]selection.Candidate, 0, len(c.Contenders))
 	for _, contender := range c.Contenders {
 		candidate := contender.Candidate
@@ -57,7 +57,7 @@ func (n *Nodes) candidates(c pool.Choosing, now int64) (candidates []selection.C
 				candidate.InFlight += load.Idle
 			}
 			candidate.Current = current[candidate.Node]
-			candidate.Matched = min(n.prefixes.matched(c.Prefixes, contender.Generation, now), c.Prompt)
+			candidate.Matched = min(matched(prompt, contender.Generation, now), c.Prompt)
 			admitted, _ = known.circuit.admits(now)
 		}
 		if !admitted {

@@ -30,16 +30,33 @@ type lookAt struct {
 
 func newPrefixes() prefixes { return prefixes{held: map[selection.Key][]holding{}} }
 
-// has reports whether a generation is believed to hold a prefix.
-func (p *prefixes) has(key selection.Key, generation string, now int64) bool {
-	return slices.ContainsFunc(p.held[key], func(h holding) bool { return h.generation == generation && now < h.until })
+// beginning is one of a prompt, with those who hold it.
+type beginning struct {
+	tokens  int64
+	holders []holding
+}
+
+// of looks up the beginnings of a prompt that are known, deepest first.
+func (p *prefixes) of(prompt []selection.Prefix) []beginning {
+	var found []beginning
+	for _, prefix := range slices.Backward(prompt) {
+		if holders := p.held[prefix.Key]; holders != nil {
+			found = append(found, beginning{prefix.Tokens, holders})
+		}
+	}
+	return found
+}
+
+// holds reports whether a generation is among the holders of now.
+func holds(holders []holding, generation string, now int64) bool {
+	return slices.ContainsFunc(holders, func(h holding) bool { return h.generation == generation && now < h.until })
 }
 
 // matched is how many tokens of a prompt a generation is believed to hold.
-func (p *prefixes) matched(prompt []selection.Prefix, generation string, now int64) int64 {
-	for _, prefix := range slices.Backward(prompt) {
-		if p.has(prefix.Key, generation, now) {
-			return prefix.Tokens
+func matched(prompt []beginning, generation string, now int64) int64 {
+	for _, b := range prompt {
+		if holds(b.holders, generation, now) {
+			return b.tokens
 		}
 	}
 	return 0
@@ -47,27 +64,27 @@ func (p *prefixes) matched(prompt []selection.Prefix, generation string, now int
 
 // holders tells which of the generations hold the deepest prefix that any of them holds.
 func (p *prefixes) holders(prompt []selection.Prefix, generations []string, now int64) []bool {
-	holds := make([]bool, len(generations))
-	for _, prefix := range slices.Backward(prompt) {
+	deepest := make([]bool, len(generations))
+	for _, b := range p.of(prompt) {
 		for i, generation := range generations {
-			holds[i] = p.has(prefix.Key, generation, now)
+			deepest[i] = holds(b.holders, generation, now)
 		}
-		if slices.Contains(holds, true) {
+		if slices.Contains(deepest, true) {
 			break
 		}
 	}
-	return holds
+	return deepest
 }
 
 // record notes that a generation holds a prompt from now on.
 func (p *prefixes) record(prompt []selection.Prefix, generation string, now int64) {
 	until := now + pool.PrefixMemory.Microseconds()
 	for _, prefix := range prompt {
-		known, listed := p.held[prefix.Key]
+		before, listed := p.held[prefix.Key]
 		if !listed {
 			p.line = append(p.line, lookAt{prefix.Key, until})
 		}
-		kept := slices.DeleteFunc(known, func(h holding) bool { return h.until <= now || h.generation == generation })
+		kept := slices.DeleteFunc(before, func(h holding) bool { return h.until <= now || h.generation == generation })
 		p.held[prefix.Key] = append(kept, holding{generation, until})
 	}
 }
