@@ -175,7 +175,7 @@ func (a *Agent) pace(lost int) time.Duration {
 func (a *Agent) beat(ctx, work context.Context, pauses *backoff) (lost, again bool) {
 	a.observe(ctx)
 	level := a.levelNow()
-	resp, err := a.heartbeat(ctx, level, a.view.gone || len(a.view.models) == 0 || a.address() == "")
+	resp, err := a.heartbeat(ctx, level, false)
 	if ctx.Err() != nil {
 		return true, false
 	}
@@ -202,11 +202,14 @@ func (a *Agent) beat(ctx, work context.Context, pauses *backoff) (lost, again bo
 	return false, false
 }
 
-// heartbeat makes the call.
-func (a *Agent) heartbeat(ctx context.Context, level int, draining bool) (*ktmsv1.HeartbeatResponse, error) {
+// heartbeat makes the call. A node that leaves is draining, and so is one that can serve nothing at the moment: the
+// gateway puts it back as soon as a heartbeat says neither.
+func (a *Agent) heartbeat(ctx context.Context, level int, leaving bool) (*ktmsv1.HeartbeatResponse, error) {
+	trouble := a.trouble()
 	req := &ktmsv1.HeartbeatRequest{
 		NodeId:         a.NodeID,
-		Draining:       draining,
+		Draining:       leaving || trouble != "",
+		Trouble:        trouble,
 		ActiveRequests: a.view.load.Active,
 		QueueDepth:     a.view.load.Queued,
 		Models:         a.view.models,

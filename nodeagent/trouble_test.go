@@ -39,6 +39,43 @@ func TestNoModelLeft(t *testing.T) {
 	})
 }
 
+// TestTrouble tells the gateway why the node can serve nothing, in as many words as it takes.
+func TestTrouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &scriptedExposure{address: "https://one/v1", changed: make(chan struct{}, 1)}
+		w := start(t, &gateway{}, func(o *Options) { o.Exposure = e })
+		want := func(text string) {
+			t.Helper()
+			wait(15 * time.Second)
+			calls := w.gateway.take()
+			last := calls[len(calls)-1]
+			if last.beat == nil || last.beat.Draining != (text != "") || !strings.HasPrefix(last.beat.Trouble, text) || (text == "" && last.beat.Trouble != "") ||
+				len([]rune(last.beat.Trouble)) > 500 {
+				t.Errorf("%v, want %q", last.beat, text)
+			}
+		}
+		want("")
+		w.ollama.set(func() { w.ollama.down = errors.New("broken " + strings.Repeat("ü", 1000)) })
+		want("the engine cannot serve: ")
+		w.ollama.set(func() { w.ollama.down, w.ollama.models = nil, map[string]bool{} })
+		want("the engine has no model to report")
+		w.ollama.set(func() { w.ollama.models = map[string]bool{"a:1": true} })
+		want("")
+		e.move("")
+		want("the tunnel is down")
+		e.move("https://one/v1")
+		want("")
+		w.end()
+		calls := w.gateway.take()
+		for _, c := range calls {
+			if c.beat != nil && c.beat.Trouble != "" {
+				t.Errorf("a node that leaves is in trouble: %v", c.beat)
+			}
+		}
+	})
+}
+
 // TestOverload stays in the pool while the gateway has too much to do: nobody has to change anything.
 func TestOverload(t *testing.T) {
 	t.Parallel()

@@ -85,6 +85,27 @@ func (a *Agent) observe(ctx context.Context) {
 	})
 }
 
+// maxTrouble bounds what the gateway is told of a trouble, in characters: its registry takes 500.
+const maxTrouble = 400
+
+// trouble is why the node can serve nothing at the moment; empty where it can. What it has not begun to answer then goes
+// elsewhere.
+func (a *Agent) trouble() string {
+	text := ""
+	switch {
+	case a.view.gone:
+		text = "the engine cannot serve: " + a.view.err.Error()
+	case len(a.view.models) == 0:
+		text = "the engine has no model to report" + a.view.missingText()
+	case a.address() == "":
+		text = "the tunnel is down"
+	}
+	if letters := []rune(text); len(letters) > maxTrouble {
+		text = string(letters[:maxTrouble]) + "…"
+	}
+	return text
+}
+
 func (v *view) names() []string {
 	names := make([]string, 0, len(v.models))
 	for _, m := range v.models {

@@ -23,6 +23,12 @@ const (
 	exposeCloudflared = "cloudflared"
 )
 
+// The bounds of the gateway's registry: a node beyond them would be refused.
+const (
+	mostWeight     = 10_000
+	mostConcurrent = 10_000
+)
+
 // config is what the command line and the environment say.
 type config struct {
 	proxyAddr      string
@@ -160,11 +166,14 @@ func (c *config) validate() error {
 	default:
 		wrong = append(wrong, fmt.Errorf("--expose is %q: use none or cloudflared", c.expose))
 	}
-	if c.baseWeight < 1 || c.baseWeight > 1_000_000 {
-		wrong = append(wrong, errors.New("--base-weight must be from 1 to 1000000"))
+	if c.baseWeight < 1 || c.baseWeight > mostWeight {
+		wrong = append(wrong, fmt.Errorf("--base-weight must be from 1 to %d", mostWeight))
 	}
-	if c.maxConcurrent < 1 || c.maxConcurrent > 100_000 {
-		wrong = append(wrong, errors.New("--max-concurrent must be from 1 to 100000"))
+	if c.maxConcurrent < 1 || c.maxConcurrent > mostConcurrent {
+		wrong = append(wrong, fmt.Errorf("--max-concurrent must be from 1 to %d", mostConcurrent))
+	}
+	if c.engineToken != "" && !isKey(c.engineToken) {
+		wrong = append(wrong, errors.New("NODE_AUTH_TOKEN has blanks or letters that no header carries: it must be the token alone"))
 	}
 	if c.warmup < 0 || c.warmup > 24*time.Hour {
 		wrong = append(wrong, errors.New("--warmup must be from 0 to 24h"))

@@ -28,7 +28,7 @@ func empty(string) string { return "" }
 
 // withKey is an environment with a node key.
 func withKey(name string) string {
-	return map[string]string{"NODE_KEY": " ktms_node_test\n", "NODE_AUTH_TOKEN": "engine token"}[name]
+	return map[string]string{"NODE_KEY": " ktms_node_test\n", "NODE_AUTH_TOKEN": "engine_token"}[name]
 }
 
 func TestDefaults(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFlags(t *testing.T) {
 		proxyAddr: "ktms.internal:443", tls: true, nodeID: "w1", nodeName: "W", engine: "vllm", engineURL: "http://127.0.0.1:8000",
 		endpoint: "http://10.10.0.15:8000/v1/", parsedEndpoint: "http://10.10.0.15:8000/v1", baseWeight: 200, maxConcurrent: 8,
 		judges: list{"j1", "j2", "j3"}, only: list{"m1", "m2"}, nodeKeyFile: "/k", expose: "none", cloudflared: "/c", scheduleFile: "/s",
-		warmup: 90 * time.Second, key: "ktms_node_test", engineToken: "engine token",
+		warmup: 90 * time.Second, key: "ktms_node_test", engineToken: "engine_token",
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -82,10 +82,12 @@ func TestMistakes(t *testing.T) {
 		{"--expose ngrok", "use none or cloudflared"},
 		{"--expose cloudflared --endpoint http://x", "exclude each other"},
 		{"--base-weight 0", "--base-weight must be"},
+		{"--max-concurrent 10001", "--max-concurrent must be from 1 to 10000"},
+		{"--base-weight 10001", "--base-weight must be from 1 to 10000"},
 		{"--max-concurrent 0", "--max-concurrent must be"},
 		{"--warmup -1s", "--warmup must be"},
 		{"--proxy-addr ftp://x", "--proxy-addr"},
-		{"--max-concurrent 0 --base-weight 0", "--base-weight must be from 1 to 1000000\n--max-concurrent"},
+		{"--max-concurrent 0 --base-weight 0", "--base-weight must be from 1 to 10000\n--max-concurrent"},
 		{"--nonsense", "not defined"},
 		{"--tls extra", `"extra" is neither`},
 		{"serve", `no command "serve"`},
@@ -152,6 +154,18 @@ func TestNodeKey(t *testing.T) {
 	for _, c := range []struct{ environment, want string }{{"k", "k"}, {"", ""}, {"a b", ""}, {"a\nb", ""}} {
 		if got, err := (&keySource{environment: c.environment}).get(); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%q in the environment: %q, %v", c.environment, got, err)
+		}
+	}
+}
+
+// TestEngineToken goes without the line's end of the file that it came from, and alone.
+func TestEngineToken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ token, want string }{{"t\n", "t"}, {"a b", ""}, {"a\nb", ""}, {"ü", ""}} {
+		var config config
+		err := config.parse(config.flags(), nil, func(name string) string { return map[string]string{"NODE_AUTH_TOKEN": c.token}[name] }, io.Discard)
+		if (err == nil) != (c.want != "") || (err == nil && config.engineToken != c.want) || (err != nil && !strings.Contains(err.Error(), "NODE_AUTH_TOKEN")) {
+			t.Errorf("%q: %q, %v", c.token, config.engineToken, err)
 		}
 	}
 }
@@ -316,12 +330,12 @@ func TestServe(t *testing.T) {
 	stop := startServing(t, g, &log, "--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama)
 	stop()
 	r := g.registered
-	if g.key != "Bearer ktms_node_test" || r.NodeId != "n" || r.Endpoint != ollama+"/v1" || r.AuthToken != "engine token" || r.AgentVersion != buildVersion() ||
+	if g.key != "Bearer ktms_node_test" || r.NodeId != "n" || r.Endpoint != ollama+"/v1" || r.AuthToken != "engine_token" || r.AgentVersion != buildVersion() ||
 		len(r.Models) != 1 || !r.Models[0].IsWarm || !g.draining {
 		t.Errorf("key %q, registered %v, draining %v", g.key, r, g.draining)
 	}
 	for line := range strings.Lines(log.String()) {
-		if !json.Valid([]byte(line)) || strings.Contains(line, "ktms_node_test") || strings.Contains(line, "engine token") {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "ktms_node_test") || strings.Contains(line, "engine_token") {
 			t.Errorf("log line %s", line)
 		}
 	}
@@ -336,7 +350,7 @@ func TestServeExposed(t *testing.T) {
 	stop := startServing(t, g, &log, "--proxy-addr", proxy, "--engine-url", ollama, "--expose=cloudflared", "--cloudflared-path", program)
 	stop()
 	r := g.registered
-	if r.Endpoint != "https://stand-in.trycloudflare.com/v1" || r.AuthToken == "engine token" || len(r.AuthToken) < 20 || strings.Contains(log.String(), r.AuthToken) {
+	if r.Endpoint != "https://stand-in.trycloudflare.com/v1" || r.AuthToken == "engine_token" || len(r.AuthToken) < 20 || strings.Contains(log.String(), r.AuthToken) {
 		t.Errorf("registered %s; the log:\n%s", r.Endpoint, log.String())
 	}
 }

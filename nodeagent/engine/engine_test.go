@@ -339,11 +339,12 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestReportsAreValid holds that a registry can take whatever an engine lists: no empty name, none twice, no negative size.
+// TestReportsAreValid holds that a registry can take whatever an engine lists: no empty
+// or unprintable or endless name, none twice, no negative size.
 func TestReportsAreValid(t *testing.T) {
 	t.Parallel()
 	reported, _ := Selection{}.Apply([]Model{
-		{ID: ""}, {ID: "a", Aliases: []string{"a", "", "b", "b"}, Warm: true, ContextLength: -1}, {ID: "b"}, {ID: "a"}, {ID: "c"},
+		{ID: ""}, {ID: "a", Aliases: []string{"a", "", "b", "b"}, Warm: true, ContextLength: -1}, {ID: "b"}, {ID: "a"}, {ID: "c"}, {ID: "d\n"}, {ID: strings.Repeat("e", maxName+1)},
 	})
 	var got []string
 	for _, m := range reported {

@@ -2,9 +2,14 @@ package engine
 
 import (
 	"slices"
+	"strings"
+	"unicode"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 )
+
+// maxName is the longest name that a registry takes, in bytes; a path to a file of weights fits.
+const maxName = 512
 
 // CapabilityJudge marks a model that decides instead of chatting.
 const CapabilityJudge = "judge"
@@ -21,10 +26,10 @@ type Selection struct {
 // under the name that the selection uses, and else under every name the engine answers to: the registry's model ids are
 // spelled by other people, and must match one of them exactly. Whatever an engine lists, a registry can take the report.
 func (s Selection) Apply(models []Model) (reported []*ktmsv1.NodeModel, missing []string) {
-	seen := map[string]bool{"": true}
+	seen := map[string]bool{}
 	for _, m := range models {
 		for _, name := range s.namesOf(m) {
-			if seen[name] {
+			if seen[name] || !reportable(name) {
 				continue
 			}
 			seen[name] = true
@@ -42,6 +47,11 @@ func (s Selection) Apply(models []Model) (reported []*ktmsv1.NodeModel, missing 
 		}
 	}
 	return reported, missing
+}
+
+// reportable reports whether a registry takes a name.
+func reportable(name string) bool {
+	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func (s Selection) namesOf(m Model) []string {
