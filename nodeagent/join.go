@@ -86,10 +86,14 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	// What is registered must be known here, so the end of ctx does not cut this call off.
 	call, cancel := context.WithTimeout(work, callTimeout)
 	defer cancel()
-	resp, err := a.Registry.RegisterNode(call, &ktmsv1.RegisterNodeRequest{
+	req := &ktmsv1.RegisterNodeRequest{
 		NodeId: a.NodeID, Name: a.Name, Engine: a.Kind, Endpoint: address, AuthToken: a.token(), Models: a.view.models,
 		BaseWeight: a.BaseWeight, MaxConcurrent: a.MaxConcurrent, Gpus: a.GPUs(ctx), AgentVersion: a.Version,
-	})
+	}
+	if a.Schedule != nil {
+		req.LevelPercent = new(int32(a.levelNow()))
+	}
+	resp, err := a.Registry.RegisterNode(call, req)
 	if err != nil {
 		return a.failed(err)
 	}

@@ -129,7 +129,11 @@ func TestPauseEndsAtOnce(t *testing.T) {
 			t.Fatalf("in the pause: %q", moves)
 		}
 		p.follow(t, "00:00-24:00 50")
-		p.gateway.take()
+		for _, c := range p.gateway.take() {
+			if c.reg != nil && (c.reg.LevelPercent == nil || c.reg.GetLevelPercent() != 0) {
+				t.Errorf("registered with the level %v", c.reg.LevelPercent)
+			}
+		}
 		wait(2 * time.Second)
 		if moves := p.ollama.take(); moves != "load a:1" {
 			t.Errorf("after the pause: %q", moves)

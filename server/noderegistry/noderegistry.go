@@ -69,8 +69,7 @@ func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequ
 	if token := req.GetAuthToken(); token != "" {
 		spec.Token = h.options.Seal(spec.ID, []byte(token))
 	}
-	// Nothing is said of the level before the first heartbeat, which follows at once.
-	report := pool.NodeReport{Level: selection.FullLevel, Models: models, GPUs: gpusOf(req.GetGpus())}
+	report := pool.NodeReport{Level: levelOf(req.LevelPercent), Models: models, GPUs: gpusOf(req.GetGpus())}
 	if err := h.options.Nodes.Register(ctx, spec, report); err != nil {
 		return nil, h.refusal(ctx, err)
 	}

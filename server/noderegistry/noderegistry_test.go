@@ -25,6 +25,7 @@ func TestRegisterNode_WhatIsKept(t *testing.T) {
 		r.Models = append(models("gemma", "other", "qwen", "gemma"), &ktmsv1.NodeModel{Id: "another"})
 		r.Models[0].IsWarm, r.Models[0].ContextLength, r.Models[0].Capabilities = true, 8192, []string{"judge"}
 		r.Gpus = []*ktmsv1.NodeGPU{{Name: "M4", TemperatureCelsius: new(61.5)}}
+		r.LevelPercent = new(int32(40))
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func TestRegisterNode_WhatIsKept(t *testing.T) {
 	if !reflect.DeepEqual(got.NodeSpec, spec) {
 		t.Errorf("got the spec  %+v\nwant %+v", got.NodeSpec, spec)
 	}
-	report := pool.NodeReport{Level: 100, Models: []pool.NodeModel{{ID: "gemma", Warm: true, Context: 8192, Capabilities: []string{"judge"}}, {ID: "qwen"}},
+	report := pool.NodeReport{Level: 40, Models: []pool.NodeModel{{ID: "gemma", Warm: true, Context: 8192, Capabilities: []string{"judge"}}, {ID: "qwen"}},
 		GPUs: []pool.NodeGPU{{Name: "M4", Celsius: new(61.5)}}}
 	if !reflect.DeepEqual(got.NodeReport, report) {
 		t.Errorf("got the report  %+v\nwant %+v", got.NodeReport, report)

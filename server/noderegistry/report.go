@@ -137,11 +137,8 @@ func reportOf(req *ktmsv1.HeartbeatRequest, key *caller.Caller) (pool.NodeReport
 		return pool.NodeReport{}, err
 	}
 	report := pool.NodeReport{
-		Draining: req.GetDraining(), Trouble: clean(req.GetTrouble(), maxTrouble), Level: selection.FullLevel,
+		Draining: req.GetDraining(), Trouble: clean(req.GetTrouble(), maxTrouble), Level: levelOf(req.LevelPercent),
 		Active: count(req.ActiveRequests), Waiting: count(req.QueueDepth), GPUs: gpusOf(req.GetGpus()),
-	}
-	if req.LevelPercent != nil {
-		report.Level = int64(req.GetLevelPercent())
 	}
 	report.Models, _ = allowed(key, modelsOf(req.GetModels()))
 	return report, nil
@@ -212,3 +209,11 @@ func clean(text string, most int) string {
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// levelOf is a level that a node may leave out.
+func levelOf(percent *int32) int64 {
+	if percent == nil {
+		return selection.FullLevel
+	}
+	return int64(*percent)
+}

@@ -1354,6 +1354,8 @@ type RegisterNodeRequest struct {
 	MaxConcurrent int32      `protobuf:"varint,8,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
 	Gpus          []*NodeGPU `protobuf:"bytes,9,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	AgentVersion  string     `protobuf:"bytes,10,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	// Share of time given to requests; unset = 100. A heartbeat may change it.
+	LevelPercent  *int32 `protobuf:"varint,11,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1456,6 +1458,13 @@ func (x *RegisterNodeRequest) GetAgentVersion() string {
 		return x.AgentVersion
 	}
 	return ""
+}
+
+func (x *RegisterNodeRequest) GetLevelPercent() int32 {
+	if x != nil && x.LevelPercent != nil {
+		return *x.LevelPercent
+	}
+	return 0
 }
 
 type RegisterNodeResponse struct {
@@ -2056,7 +2065,7 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x12UndrainNodeRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\"8\n" +
 	"\x13UndrainNodeResponse\x12!\n" +
-	"\x04node\x18\x01 \x01(\v2\r.ktms.v1.NodeR\x04node\"\xbd\x03\n" +
+	"\x04node\x18\x01 \x01(\v2\r.ktms.v1.NodeR\x04node\"\x84\x04\n" +
 	"\x13RegisterNodeRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12V\n" +
@@ -2070,7 +2079,9 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x0emax_concurrent\x18\b \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12$\n" +
 	"\x04gpus\x18\t \x03(\v2\x10.ktms.v1.NodeGPUR\x04gpus\x12#\n" +
 	"\ragent_version\x18\n" +
-	" \x01(\tR\fagentVersion\"\xa4\x01\n" +
+	" \x01(\tR\fagentVersion\x123\n" +
+	"\rlevel_percent\x18\v \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x00R\flevelPercent\x88\x01\x01B\x10\n" +
+	"\x0e_level_percent\"\xa4\x01\n" +
 	"\x14RegisterNodeResponse\x12%\n" +
 	"\x0eignored_models\x18\x01 \x03(\tR\rignoredModels\x12<\n" +
 	"\x1aheartbeat_interval_seconds\x18\x02 \x01(\x05R\x18heartbeatIntervalSeconds\x12'\n" +
@@ -2207,6 +2218,7 @@ func file_ktms_v1_node_proto_init() {
 	}
 	file_ktms_v1_node_proto_msgTypes[1].OneofWrappers = []any{}
 	file_ktms_v1_node_proto_msgTypes[9].OneofWrappers = []any{}
+	file_ktms_v1_node_proto_msgTypes[17].OneofWrappers = []any{}
 	file_ktms_v1_node_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
