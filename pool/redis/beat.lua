@@ -33,7 +33,8 @@ call('ZADD', nodes, at, node)
 prolong()
 
 local idle = call('ZCOUNT', slots, '(' .. millis_word, '+inf')
-local reply = {DONE, now, s[N] + 0, idle, s[Q] + 0, s[FAILURES] + 0, s[PROBE] ~= '' and 1 or 0}
+local _, probe, failures = circuit_of(load)
+local reply = {DONE, now, s[N] + 0, idle, s[Q] + 0, failures + 0, probe ~= '' and 1 or 0}
 local shown = call('HMGET', fleet, unpack(ARGV, 7))
 for i = 1, #shown do reply[#reply + 1] = shown[i] or '' end
 return reply

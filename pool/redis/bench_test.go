@@ -65,10 +65,14 @@ type usage struct {
 	// medians is the sum of each row's median, which a machine that is busy with other things distorts less.
 	medians float64
 	rows    int
+	// cpu is how many seconds the server's processor worked for it outside of the kernel, everything around the script
+	// included. Other work on the machine does not distort it.
+	cpu float64
 }
 
 var (
 	evalsha = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`)
+	cpuUser = regexp.MustCompile(`used_cpu_user_main_thread:([\d.]+)`)
 	median  = regexp.MustCompile(`latency_percentiles_usec_evalsha:p50=([\d.]+)`)
 )
 
@@ -77,7 +81,17 @@ func (u *usage) add(b *testing.B, address string, work func()) {
 	if _, err := pooltest.Command(address, "CONFIG", "RESETSTAT"); err != nil {
 		b.Fatal(err)
 	}
+	worked := func() float64 {
+		stats, err := pooltest.Command(address, "INFO", "cpu")
+		if err != nil {
+			b.Fatal(err)
+		}
+		seconds, _ := strconv.ParseFloat(cpuUser.FindStringSubmatch(stats)[1], 64)
+		return seconds
+	}
+	before := worked()
 	work()
+	u.cpu += worked() - before
 	find := func(section string, what *regexp.Regexp) []string {
 		stats, err := pooltest.Command(address, "INFO", section)
 		if err != nil {
@@ -102,4 +116,5 @@ func (u *usage) add(b *testing.B, address string, work func()) {
 func (u *usage) report(b *testing.B, name string) {
 	b.ReportMetric(float64(u.micros)/float64(u.calls), "us/"+name)
 	b.ReportMetric(u.medians/float64(u.rows), "us/"+name+"-median")
+	b.ReportMetric(u.cpu*1e6/float64(u.calls), "us/"+name+"-cpu")
 }

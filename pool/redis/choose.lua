@@ -5,7 +5,7 @@
 -- ARGV  clock, retention, id, how long the lease lives, tokens of the prompt, '1' for plain weights, affinity, cooldown of
 --       circuits, how long prefixes and turns are remembered, how many prefixes there are, then the tokens of each, then of
 --       each contender
---         id, generation, static weight, rank, slots in all, slots to use, foreign load, seconds for each token or 0,
+--         name, generation, static weight, rank, slots in all, slots to use, foreign load, seconds for each token or 0,
 --         'p' if paced, 'k' if it counts as registered even when it is not
 -- Returns {DONE, now, which contender or 0, slots that were taken, matched, queued, ahead, turn, 1 for a trial}.
 
@@ -30,7 +30,7 @@ for i = 1, count do
     taken = taken + s[N]
     admitted = s[OPENED] == ''
     if not admitted then
-      admitted = s[PROBE] == '' and now - s[OPENED] >= cooldown
+      admitted = now - s[OPENED] >= cooldown and call('HGET', KEYS[k], 'probe') == ''
       trials[i] = admitted
     end
   end
@@ -62,13 +62,14 @@ for i = 1, count do
   end
 end
 
--- A prefix is a text of entries "end generation ", of which the end has sixteen digits; those that end last come last.
+-- A prefix is a text of entries "end generation ", of which the end has sixteen digits; those that end last come last. Many
+-- prefixes have the same text as the one before, since they were recorded together.
 local matched, held = {}, nil
 if prefixes > 0 then
   held = call('MGET', unpack(KEYS, 2, 1 + prefixes))
   for p = 1, prefixes do
     if missing == 0 then break end
-    if held[p] then
+    if held[p] and held[p] ~= held[p - 1] then
       for ends, generation in string.gmatch(held[p], '(%d+) ([^ ]*) ') do
         if wanted[generation] and now < ends + 0 then
           wanted[generation], missing = nil, missing - 1
@@ -111,33 +112,31 @@ for e = 1, #eligible do
   if w > best then best = w end
 end
 
--- The turn is nginx's smooth weighted round robin over those that are worth almost as much as the best. Their current
--- weights are fields by the node; '' is when they are forgotten.
-local turns, memory = {''}, tonumber(ARGV[10])
+-- The turn is nginx's smooth weighted round robin over those that are worth almost as much as the best.
+local memory, turns = tonumber(ARGV[10]), {}
 for e = 1, #eligible do
   if plain or weights[eligible[e]] * 10 >= best * 9 then turns[#turns + 1] = eligible[e] end
 end
-local names = {''}
-for t = 2, #turns do names[t] = ARGV[first + (turns[t] - 1) * WORDS] end
-local current = call('HMGET', KEYS[1], unpack(names))
-local known = current[1] and now < current[1] + 0
-if current[1] and not known then call('DEL', KEYS[1]) end
+local current, order = currents_of(KEYS[1])
 local winner, total = nil, 0
-for t = 2, #turns do
-  local w = weights[turns[t]]
-  current[t] = min(max(known and tonumber(current[t] or 0) or 0, -4503599627370496), 4503599627370496) + w
+for t = 1, #turns do
+  local w, name = weights[turns[t]], ARGV[first + (turns[t] - 1) * WORDS]
+  local c = current[name]
+  if c then
+    c = tonumber(c)
+  else
+    c, order[#order + 1] = 0, name
+  end
+  c = min(max(c, -4503599627370496), 4503599627370496) + w
+  current[name] = c
   total = total + w
-  if not winner or current[t] > current[winner] then winner = t end
+  if not winner or c > current[ARGV[first + (winner - 1) * WORDS]] then winner = turns[t] end
 end
-current[winner] = current[winner] - total
-local fields = {'', word(now + memory)}
-for t = 2, #turns do
-  fields[2 * t - 1], fields[2 * t] = names[t], word(current[t])
-end
-call('HSET', KEYS[1], unpack(fields))
-call('PEXPIRE', KEYS[1], word(math.ceil(memory / 1000) + spare))
+local name = ARGV[first + (winner - 1) * WORDS]
+current[name] = current[name] - total
+keep_currents(KEYS[1], current, order, memory)
 
-local chosen = turns[winner]
+local chosen = winner
 local a, s = first + (chosen - 1) * WORDS, states[chosen]
 k = places[chosen]
 local generation, ahead = ARGV[a + 1], s[Q]
@@ -153,17 +152,19 @@ if prefixes > 0 then
   local remembered = tonumber(ARGV[9])
   local entry = string.format('%016.0f', now + remembered) .. ' ' .. generation .. ' '
   local kept, own, length = word(math.ceil(remembered / 1000) + spare), ' ' .. generation .. ' ', #generation + 18
+  local former, latter
   for p = 1, prefixes do
-    local text = held[p]
-    if text then
+    local text = held[p] or ''
+    if text ~= former then
+      former = text
       local at = find(text, own, 17, true)
       if at then text = string.sub(text, 1, at - 17) .. string.sub(text, at - 16 + length) end
       while text ~= '' and string.sub(text, 1, 16) + 0 <= now do
         text = string.sub(text, find(text, ' ', 18, true) + 1)
       end
-      text = text .. entry
+      latter = text .. entry
     end
-    call('SET', KEYS[1 + p], text or entry, 'PX', kept)
+    call('SET', KEYS[1 + p], latter, 'PX', kept)
   end
 end
-return {DONE, now, chosen, occupied, have, prompt - have, ahead, s[TURN] + 0, trials[chosen] and 1 or 0}
+return {DONE, now, chosen, occupied, have, prompt - have, ahead, call('HGET', KEYS[k], 'turn') + 0, trials[chosen] and 1 or 0}

@@ -14,8 +14,9 @@ local retention = tonumber(ARGV[2])
 local millis = math.floor(now / 1000)
 local millis_word = word(millis)
 
--- The places of HMGET's answer, which is the node's state from then on.
-local AT, N, X, Q, OPENED, TURN, PROBE, FAILURES = 1, 2, 3, 4, 5, 6, 7, 8
+-- The places of HMGET's answer, which is the node's state from then on. A choice reads it of every contender, so that what
+-- only some calls need is read apart.
+local AT, N, X, Q, OPENED = 1, 2, 3, 4, 5
 
 -- How many leases that are over are looked at together.
 local AT_ONCE = 1000
@@ -31,10 +32,10 @@ local function heal(s, load, inflight, lease)
   repeat
     local ended = call('ZRANGEBYSCORE', inflight, '-inf', millis_word, 'LIMIT', '0', word(AT_ONCE))
     if #ended > 0 then
-      local queued = call('HMGET', lease, unpack(ended))
+      local queued, probe = call('HMGET', lease, unpack(ended)), call('HGET', load, 'probe')
       for i = 1, #ended do
         s[Q] = s[Q] - (queued[i] or 0)
-        if ended[i] == s[PROBE] then s[PROBE] = '' end
+        if ended[i] == probe then call('HSET', load, 'probe', '') end
       end
       call('HDEL', lease, unpack(ended))
       call('ZREM', inflight, unpack(ended))
@@ -49,18 +50,18 @@ local function heal(s, load, inflight, lease)
     s[X] = call('ZRANGE', inflight, '0', '0', 'WITHSCORES')[2]
     s[Q] = math.max(s[Q], 0)
   end
-  call('HSET', load, 'n', word(s[N]), 'x', s[X], 'q', word(s[Q]), 'probe', s[PROBE] or '')
+  call('HSET', load, 'n', word(s[N]), 'x', s[X], 'q', word(s[Q]))
 end
 
 -- state_of is a node's state, with numbers where it has them, or nil where it is not registered. With kept it is taken for
 -- registered even so, with nothing on it.
 local function state_of(load, inflight, lease, kept)
-  local s = call('HMGET', load, 'at', 'n', 'x', 'q', 'opened', 'turn', 'probe', 'failures')
+  local s = call('HMGET', load, 'at', 'n', 'x', 'q', 'opened')
   local at = s[AT]
   if not at or at + retention <= now then
     if kept ~= '1' then return nil end
     call('DEL', load, inflight, lease)
-    s[AT], s[N], s[X], s[Q], s[OPENED], s[TURN], s[PROBE], s[FAILURES] = false, 0, '', 0, '', 0, '', 0
+    s[AT], s[N], s[X], s[Q], s[OPENED] = false, 0, '', 0, ''
     return s
   end
   local x = s[X]
@@ -68,6 +69,9 @@ local function state_of(load, inflight, lease, kept)
   if x ~= '' and x + 0 <= millis then heal(s, load, inflight, lease) end
   return s
 end
+
+-- circuit_of is the rest of a node's circuit: turn, probe and failures.
+local function circuit_of(load) return unpack(call('HMGET', load, 'turn', 'probe', 'failures')) end
 
 -- enlist writes a lease down that is none yet, with more words for the hash.
 local function enlist(s, load, inflight, lease, id, ends, queued, ...)
@@ -88,4 +92,31 @@ local function adopt(s, load)
   call('HSET', load, 'at', word(now), 'n', '0', 'x', '', 'q', '0', 'failures', '0', 'opened', '', 'turn', '0', 'probe', '')
   call('PEXPIRE', load, life())
   s[AT] = now_word
+end
+
+-- The current weights of a model's round robin are a text: when they are forgotten, then "name weight " of each node. Most
+-- of them change with each choice, so that to write one text is quicker than to write many fields.
+
+-- currents_of returns the weights by name, as words, and the names in their order.
+local function currents_of(key)
+  local text, current, order = call('GET', key), {}, {}
+  if text and now < string.sub(text, 1, 16) + 0 then
+    for name, weight in string.gmatch(string.sub(text, 18), '([^ ]+) (-?%d+) ') do
+      current[name], order[#order + 1] = weight, name
+    end
+  end
+  return current, order
+end
+
+-- keep_currents writes weights, words or numbers, down for so many microseconds.
+local function keep_currents(key, current, order, memory)
+  local words = {string.format('%016.0f', now + memory)}
+  for i = 1, #order do
+    local name = order[i]
+    local weight = current[name]
+    words[2 * i] = name
+    words[2 * i + 1] = type(weight) == 'number' and word(weight) or weight
+  end
+  words[#words + 1] = ''
+  call('SET', key, table.concat(words, ' '), 'PX', word(math.ceil(memory / 1000) + spare))
 end

@@ -16,7 +16,7 @@ end
 if former and former[2] ~= endpoint then
   -- What was learned of the endpoint that the node had says nothing about this one.
   s[OPENED] = ''
-  call('HSET', load, 'failures', '0', 'opened', '', 'turn', word(s[TURN] + 1), 'probe', '')
+  call('HSET', load, 'failures', '0', 'opened', '', 'turn', word(circuit_of(load) + 1), 'probe', '')
   call('DEL', speeds)
 end
 if former and former[3] ~= level then call('DEL', slots) end

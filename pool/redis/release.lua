@@ -17,6 +17,7 @@ end
 local load, inflight, lease, slots, speeds = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local s = state_of(load, inflight, lease)
 if not s then return {DONE, now, 0} end
+local turn, probe, failures = circuit_of(load)
 
 local fields, changed = {}, 0
 local function set(field, value)
@@ -44,21 +45,21 @@ if call('ZREM', inflight, id) == 1 then
     call('PEXPIRE', slots, life())
   end
 end
-if s[PROBE] == id then set('probe', '') end
-if ARGV[6] == s[TURN] and outcome ~= UNJUDGED then
+if probe == id then set('probe', '') end
+if ARGV[6] == turn and outcome ~= UNJUDGED then
   if outcome == SUCCEEDED then
-    if s[FAILURES] ~= '0' then set('failures', '0') end
+    if failures ~= '0' then set('failures', '0') end
     if s[OPENED] ~= '' then
       set('opened', '')
-      set('turn', word(s[TURN] + 1))
+      set('turn', word(turn + 1))
       show('')
     end
   else
-    local failures = s[FAILURES] + 1
+    failures = failures + 1
     set('failures', word(failures))
     if failures >= tonumber(ARGV[9]) or ARGV[7] == '1' then
       set('opened', word(now))
-      set('turn', word(s[TURN] + 1))
+      set('turn', word(turn + 1))
       show(word(now))
     end
   end

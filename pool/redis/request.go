@@ -94,14 +94,13 @@ func (r *request) fraction(x float64) {
 	r.args.end(strconv.AppendFloat(r.args.text, x, 'g', -1, 64))
 }
 
-// generation has no spaces, which scripts put between generations, and is no number.
-func (r *request) generation(generation string) {
-	r.args.text = append(r.args.text, 'g')
-	if !strings.ContainsAny(generation, " %") {
-		r.word(generation)
-		return
+// name is a node or a generation as a text of several has them: without spaces, which stand between them, and no number.
+func (r *request) name(name string) {
+	r.args.text = append(r.args.text, '=')
+	if strings.ContainsAny(name, " %") {
+		name = strings.NewReplacer("%", "%25", " ", "%20").Replace(name)
 	}
-	r.word(strings.NewReplacer("%", "%25", " ", "%20").Replace(generation))
+	r.word(name)
 }
 
 // flag is a word where it holds, and none otherwise.

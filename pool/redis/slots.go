@@ -63,8 +63,8 @@ func (r *request) contender(c *pool.Contender, kept map[string]pool.Node) {
 	if _, is := kept[c.Node]; is {
 		flags += wordKept
 	}
-	r.word(c.Node)
-	r.generation(c.Generation)
+	r.name(c.Node)
+	r.name(c.Generation)
 	r.fraction(c.Base * c.Perf)
 	r.numbers(int64(c.Rank), c.Max, min(c.Slots, c.Max), max(c.External, 0))
 	if c.SecondsPerToken > 0 {
@@ -173,7 +173,7 @@ func (n *Nodes) Loads(ctx context.Context, model string, ids []string) ([]pool.N
 			r.turn(model)
 			for _, id := range some {
 				r.node(id, kindLoad, kindInflight, kindLease, kindIdle)
-				r.word(id)
+				r.name(id)
 			}
 		})
 		if err != nil {
@@ -204,7 +204,7 @@ func (n *Nodes) Holders(ctx context.Context, prefixes []selection.Prefix, genera
 	got, err := n.run(ctx, "holders", n.client.scripts.holders, func(r *request) {
 		r.prefixes(prefixes)
 		for _, generation := range generations {
-			r.generation(generation)
+			r.name(generation)
 		}
 	})
 	if err != nil {
