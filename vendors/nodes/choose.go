@@ -81,7 +81,7 @@ func (v *Vendor) ask(ctx context.Context, asked pool.Choosing, s *snapshot, cand
 	if len(candidates) > selection.NarrowFrom && len(asked.Prefixes) > 0 {
 		generations := make([]string, 0, len(candidates))
 		for _, c := range candidates {
-			generations = append(generations, s.fleet.Nodes[s.byID[c.Node]].Generation)
+			generations = append(generations, s.node(c.Node).Generation)
 		}
 		var err error
 		if holds, err = v.options.Nodes.Holders(ctx, asked.Prefixes, generations); err != nil {
@@ -97,7 +97,7 @@ func (v *Vendor) ask(ctx context.Context, asked pool.Choosing, s *snapshot, cand
 			return nil, 0, err
 		}
 		if answer.Lease != nil {
-			n := &s.fleet.Nodes[s.byID[answer.Lease.Node]]
+			n := s.node(answer.Lease.Node)
 			i := slices.IndexFunc(n.Models, func(m pool.NodeModel) bool { return m.ID == asked.Model })
 			return &chosen{node: n, lease: *answer.Lease, warm: i >= 0 && n.Models[i].Warm}, 0, nil
 		}
@@ -113,7 +113,7 @@ func expectation(s *snapshot, candidates []selection.Candidate, occupied, ahead 
 	l := selection.Line{Occupied: occupied, Waiting: ahead, ServiceSeconds: service}
 	for _, c := range candidates {
 		l.Slots += min(c.Slots, c.Max)
-		l.Waiting += foreignWaiting(&s.fleet.Nodes[s.byID[c.Node]])
+		l.Waiting += foreignWaiting(s.node(c.Node))
 	}
 	return l.Wait()
 }

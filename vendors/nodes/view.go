@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"sort"
 	"strings"
 
 	"github.com/ai-process/ktms/pool"
@@ -12,9 +13,17 @@ import (
 // snapshot is the fleet as a choice for one model sees it.
 type snapshot struct {
 	fleet pool.Fleet
+	// nodes are in the order of the fleet's.
 	nodes []selection.Node
-	byID  map[string]int
 }
+
+// at is a node's place.
+func (s *snapshot) at(id string) int {
+	return sort.Search(len(s.fleet.Nodes), func(i int) bool { return s.fleet.Nodes[i].ID >= id })
+}
+
+// node is one of the fleet's by its id.
+func (s *snapshot) node(id string) *pool.Node { return &s.fleet.Nodes[s.at(id)] }
 
 // look reads the fleet, with what this replica has learned of it.
 func (v *Vendor) look(ctx context.Context, model string) (*snapshot, error) {
@@ -22,11 +31,10 @@ func (v *Vendor) look(ctx context.Context, model string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{fleet: fleet, nodes: make([]selection.Node, len(fleet.Nodes)), byID: make(map[string]int, len(fleet.Nodes))}
+	s := &snapshot{fleet: fleet, nodes: make([]selection.Node, len(fleet.Nodes))}
 	for i := range fleet.Nodes {
 		n := &fleet.Nodes[i]
 		s.nodes[i] = n.Selection(fleet.Now, v.options.TTL)
-		s.byID[n.ID] = i
 		for j := range s.nodes[i].Models {
 			if m := &s.nodes[i].Models[j]; m.ID == model {
 				m.SecondsPerToken = v.paces.of(n.ID, model)
@@ -40,7 +48,7 @@ func (v *Vendor) look(ctx context.Context, model string) (*snapshot, error) {
 func (s *snapshot) contenders(candidates []selection.Candidate) []pool.Contender {
 	out := make([]pool.Contender, 0, len(candidates))
 	for _, c := range candidates {
-		i := s.byID[c.Node]
+		i := s.at(c.Node)
 		out = append(out, pool.Contender{Candidate: c, Generation: s.fleet.Nodes[i].Generation,
 			Trial: s.nodes[i].Health == selection.Trial, Paced: s.fleet.Nodes[i].Level < selection.FullLevel})
 	}
@@ -107,7 +115,7 @@ func (v *Vendor) Weigh(ctx context.Context, model string, prompt, maxOutput int6
 	for i := range candidates {
 		c, load := &candidates[i], loads[i]
 		c.InFlight, c.Queued, c.Current = load.InFlight, load.Queued, load.Current
-		if s.fleet.Nodes[s.byID[c.Node]].Level < selection.FullLevel {
+		if s.node(c.Node).Level < selection.FullLevel {
 			c.InFlight += load.Idle
 		}
 	}
@@ -115,7 +123,7 @@ func (v *Vendor) Weigh(ctx context.Context, model string, prompt, maxOutput int6
 	for from := 0; from < len(candidates); from += selection.MaxCandidates {
 		part := candidates[from:min(from+selection.MaxCandidates, len(candidates))]
 		for i, w := range selection.Choose(part, prompt, v.options.Policy).Weighed {
-			to := &all[s.byID[part[i].Node]]
+			to := &all[s.at(part[i].Node)]
 			to.Verdict, to.Factors, to.Shortlisted = w.Verdict, w.Factors, w.Shortlisted
 			to.Weight = float64(w.Weight) / selection.Scale
 		}
