@@ -52,7 +52,7 @@ instead of installing:
 environment:
   NODE_KEY              the node key, where nobody is there to type it
   KTMS_OLLAMA_ADDR      where the node's Ollama listens (default 127.0.0.1:11435)
-  KTMS_WAIT             how many seconds to wait for a service or for the registration (default 180)
+  KTMS_WAIT             how many seconds to wait for the registration (default 180)
   KTMS_RELEASES, KTMS_OLLAMA_RELEASES, KTMS_CLOUDFLARED_RELEASES
                         mirrors of the three download pages; the checksums stay the same
 
@@ -196,6 +196,7 @@ where() {
 	backups=$HOME/.ktms-node.backup
 	logs=$home/logs
 	wait_seconds=${KTMS_WAIT:-180}
+	start_seconds=120 # the programs may come from a slow disk
 	stop_seconds=660 # the agent gives the requests that are running ten minutes
 	ollama_addr=${KTMS_OLLAMA_ADDR:-127.0.0.1:11435}
 	ollama_port=${ollama_addr##*:}
@@ -332,6 +333,15 @@ service_start() {
 	service_stop "$prefix$1"
 	launchctl enable "$(launchd_domain)/$prefix$1" 2>/dev/null || true
 	launchctl bootstrap "$(launchd_domain)" "$(unit_file "$1")"
+}
+
+# still_starting waits a second for a service that does not answer yet, up to $left times. It gives up early on one that
+# is found ended again and again, which $down counts.
+still_starting() {
+	if service_runs "$prefix$1"; then down=0; else down=$((down + 1)); fi
+	left=$((left - 1))
+	[ "$left" -gt 0 ] && [ "$down" -lt 4 ] || return 1
+	sleep 1
 }
 
 # service_pid prints the process of a service, if it has one: service_pid FILE_NAME_WITHOUT_SUFFIX
@@ -794,11 +804,10 @@ start_ollama() {
 }
 
 wait_ollama() {
-	left=$wait_seconds
+	left=$start_seconds
+	down=0
 	until curl -fsS -o /dev/null --noproxy '*' --max-time 5 "$ollama_url/api/version" 2>/dev/null; do
-		[ "$left" -gt 0 ] || return 1
-		left=$((left - 1))
-		sleep 1
+		still_starting ollama || return 1
 	done
 }
 
@@ -890,19 +899,13 @@ launch_agent() {
 	log_from=0
 	if [ -f "$logs/node.log" ]; then log_from=$(($(wc -c <"$logs/node.log"))); fi
 	service_start node || return 1
-	left=$wait_seconds
+	left=$start_seconds
 	down=0
-	while [ "$left" -gt 0 ] && [ "$down" -lt 4 ]; do
-		if [ "$(starts)" -gt 0 ]; then
-			sleep 2 # one that ends at once is started again, and says so a second time
-			[ "$(starts)" = 1 ] && service_runs "${prefix}node"
-			return
-		fi
-		if service_runs "${prefix}node"; then down=0; else down=$((down + 1)); fi
-		left=$((left - 1))
-		sleep 1
+	until [ "$(starts)" -gt 0 ]; do
+		still_starting node || return 1
 	done
-	return 1
+	sleep 2 # one that ends at once is started again, and says so a second time
+	[ "$(starts)" = 1 ] && service_runs "${prefix}node"
 }
 
 # keep_awake holds the machine awake by a service of its own, so that the agent is the one who is told to stop. A Mac

@@ -185,12 +185,11 @@ func TestFirstAgentDoesNotStart(t *testing.T) {
 func TestOllamaRollback(t *testing.T) {
 	t.Parallel()
 	m, s, _ := installed(t, "Linux")
-	old := m.read(".ktms-node/ollama/bin/ollama")
+	old, unit := m.read(".ktms-node/ollama/bin/ollama"), m.read(m.unitFile("ollama"))
 	next := newRelease(t, "v1.0.0", agentProgram("v1.0.0", serves))
 	next.ollama, next.ollamaVersion = []byte("#!/bin/sh\n[ \"$1\" = --version ]\n"), "0.2.0"
-	m.env = append(m.env, "KTMS_WAIT=1")
-	m.refuse(s.publish(t, next), "the new Ollama does not start, so the previous one runs again")
-	if m.read(".ktms-node/ollama/bin/ollama") != old || m.exists(".ktms-node/ollama.previous") {
+	m.refuse(s.publish(t, next), "the new Ollama does not start, so the previous one runs again", "--max-concurrency", "2")
+	if m.read(".ktms-node/ollama/bin/ollama") != old || m.read(m.unitFile("ollama")) != unit || m.exists(".ktms-node/ollama.previous") {
 		t.Error("the previous Ollama is not back")
 	}
 	m.runs("ollama", "node")

@@ -169,7 +169,7 @@ func TestCut(t *testing.T) {
 func TestNotRegistered(t *testing.T) {
 	t.Parallel()
 	m, s := newMachine(t, "Linux"), newSite(t)
-	m.env = append(append(m.env, s.mirrors()...), "KTMS_WAIT=3")
+	m.env = append(append(m.env, s.mirrors()...), "KTMS_WAIT=1")
 	agent := agentProgram("v1.0.0", `say INFO "ktms-node starts"; say WARN 'key belongs to node \\"x\\"'`)
 	out := m.refuse(s.publish(t, newRelease(t, "v1.0.0", agent)), `It says: key belongs to node "x"`)
 	if !strings.Contains(out, "--doctor") {
