@@ -54,15 +54,16 @@ func (a *absence) answered(now int64) {
 	}
 }
 
-// lost notes that Redis has lost what it knew, also where no call has failed: it was away for a moment.
-func (a *absence) lost(now int64) {
+// lost notes that Redis has lost what it knew at an instant, also where no call has failed: it was away for a moment, and
+// nobody called.
+func (a *absence) lost(knew, now int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open.Load() || a.ended != 0 && now-a.ended <= noticedWithin.Microseconds() {
 		return
 	}
 	if a.ended == 0 || now-a.ended > outageReach.Microseconds() {
-		a.began = now
+		a.began = knew
 	}
 	a.ended = now
 	a.turn.Add(1)

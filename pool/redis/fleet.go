@@ -30,8 +30,8 @@ type view struct {
 	changes, outages uint64
 	// until is when the cache is trusted no more, by this machine's clock; zero = there is no cache.
 	until time.Time
-	// before is when a node is forgotten, by the pool's clock in microseconds.
-	before int64
+	// read is when Redis said so, and before when a node is forgotten, by the pool's clock in microseconds.
+	read, before int64
 }
 
 // Fleet implements pool.Nodes.
@@ -241,7 +241,7 @@ func (a *fleetAnswer) take(ids []string, results []rueidis.RedisResult) error {
 // look makes a view of what Redis says, of which only what has changed since the former one is read.
 func (n *Nodes) look(former *view, got fleetAnswer) (*view, error) {
 	now := n.client.clock.guess()
-	v := &view{known: make(map[string]*shown, len(got.nodes)), changes: got.changes, before: math.MaxInt64}
+	v := &view{known: make(map[string]*shown, len(got.nodes)), changes: got.changes, read: now, before: math.MaxInt64}
 	if got.until > 0 && got.until < math.MaxInt64 {
 		v.until = time.UnixMilli(got.until)
 	}
@@ -284,7 +284,7 @@ func (n *Nodes) keep(v, former *view, removed []string, now int64) {
 			continue
 		}
 		if !was.kept {
-			away.lost(now)
+			away.lost(former.read, now)
 		}
 		_, ended := away.last()
 		until := ended + outageReach.Microseconds()

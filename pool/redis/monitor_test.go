@@ -46,6 +46,14 @@ var ofConnections = regexp.MustCompile(`(?i)\] "(PING|HELLO|CLUSTER|CLIENT|SELEC
 // as is what belongs to connections.
 func (m *monitor) commands() []string {
 	m.Helper()
+	return slices.DeleteFunc(m.all(), func(line string) bool {
+		return strings.Contains(line, " lua]") || ofConnections.MatchString(line)
+	})
+}
+
+// all are those, with what scripts do and what belongs to connections.
+func (m *monitor) all() []string {
+	m.Helper()
 	end := rand.Text()
 	if _, err := pooltest.Command(m.address, "ECHO", end); err != nil {
 		m.Fatal(err)
@@ -58,7 +66,7 @@ func (m *monitor) commands() []string {
 			m.Fatal(err)
 		case strings.Contains(line, end):
 			return commands
-		case !strings.Contains(line, " lua]") && !ofConnections.MatchString(line):
+		default:
 			commands = append(commands, line)
 		}
 	}
