@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// trustedFor is how long a guess is good enough to tell how old a heartbeat is.
+const trustedFor = time.Minute
+
 // clock guesses what time it is for Redis, whose clock alone counts: a script that was given another window than the
 // present one says so and is asked again. The guess is this machine's clock, corrected by what Redis last said.
 type clock struct {
@@ -12,6 +15,9 @@ type clock struct {
 	test func() time.Time
 	// local is this machine's clock.
 	local func() time.Time
+	// born is when this clock was made, and learned how many nanoseconds later Redis last said what time it is; 0 = never.
+	born    time.Time
+	learned atomic.Int64
 	// ahead is how far Redis' clock is ahead of this machine's, in microseconds.
 	ahead atomic.Int64
 }
@@ -28,7 +34,14 @@ func (c *clock) guess() int64 {
 func (c *clock) learn(now int64) {
 	if c.test == nil {
 		c.ahead.Store(now - c.local().UnixMicro())
+		c.learned.Store(int64(time.Since(c.born)))
 	}
+}
+
+// doubtful reports whether Redis has not said for a while what time it is, so that this machine's clock may have been set.
+func (c *clock) doubtful() bool {
+	learned := c.learned.Load()
+	return c.test == nil && (learned == 0 || time.Since(c.born)-time.Duration(learned) > trustedFor)
 }
 
 // write tells a script the time of a test's clock, or that Redis' own counts.

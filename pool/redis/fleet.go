@@ -163,11 +163,13 @@ func (n *Nodes) askFleet(ctx context.Context, former *view) fleetAnswer {
 	if err != nil {
 		return fleetAnswer{err: err}
 	}
-	if n.stale.Swap(false) {
+	if n.stale.Swap(false) || c.clock.doubtful() {
 		// What Redis has to tell comes before the answer to what is asked after it on the same connection.
-		if err := client.Do(ctx, client.B().Exists().Key(c.keys.nodes()).Build()).Error(); err != nil {
+		now, err := readReply(c.scripts.now.Exec(ctx, client, []string{c.keys.nodes()}, []string{""}))
+		if err != nil {
 			return fleetAnswer{err: err}
 		}
+		c.clock.learn(now.now)
 	}
 	asked := slices.Collect(maps.Keys(former.known))
 	results := client.DoMultiCache(ctx, append([]rueidis.CacheableTTL{
@@ -190,7 +192,19 @@ func (n *Nodes) askFleet(ctx context.Context, former *view) fleetAnswer {
 			return fleetAnswer{err: err}
 		}
 	}
+	if slices.ContainsFunc(asked, got.misses) {
+		// The cache may have told that a node is gone before it tells that it was removed. Redis itself knows of both.
+		if got.removed, err = client.Do(ctx, client.B().Zrange().Key(c.keys.removed()).Min("0").Max("-1").Build()).AsStrSlice(); err != nil {
+			return fleetAnswer{err: err}
+		}
+	}
 	return got
+}
+
+// misses reports whether a node is gone without having been removed.
+func (a *fleetAnswer) misses(id string) bool {
+	fields := a.nodes[id]
+	return (len(fields) == 0 || fields[0].IsNil()) && !slices.Contains(a.removed, id)
 }
 
 // fieldsOf asks what the fleet shows of each node.

@@ -141,7 +141,7 @@ func TestFleetAsksOnlyForChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	monitor.commands()
-	asked("a node sends a heartbeat", 2) // the nodes by heartbeat, and that node
+	asked("a node sends a heartbeat", 3) // whether all is told, the nodes by heartbeat, and that node
 }
 
 // TestCacheIsBounded holds that what Redis does not take back is asked anew in time.
@@ -184,5 +184,23 @@ func TestWithoutTracking(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFleetOfAWrongClock has a machine whose clock is off by an hour ask for nothing but the fleet.
+func TestFleetOfAWrongClock(t *testing.T) {
+	addr, prefix := pooltest.Redis(t), pooltest.Prefix(t)
+	right := open(t, Options{Addr: addr, KeyPrefix: prefix, Timeout: patience}).Nodes(NodesOptions{})
+	if err := right.Register(t.Context(), pool.NodeSpec{ID: "n", MaxConcurrent: 1}, healthy()); err != nil {
+		t.Fatal(err)
+	}
+	wrong := open(t, Options{Addr: addr, KeyPrefix: prefix, Timeout: patience})
+	wrong.clock.local = func() time.Time { return time.Now().Add(-time.Hour) }
+	fleet, err := wrong.Nodes(NodesOptions{}).Fleet(t.Context())
+	if err != nil || len(fleet.Nodes) != 1 {
+		t.Fatal(fleet, err)
+	}
+	if off := fleet.Now.Sub(fleet.Nodes[0].HeartbeatAt); off < 0 || off > patience {
+		t.Errorf("a node that has just registered was heard of %v ago", off)
 	}
 }

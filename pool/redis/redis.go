@@ -96,7 +96,7 @@ func New(options Options) (*Client, error) {
 		log:     options.Log,
 		failed:  options.Failed,
 		keys:    keys,
-		clock:   clock{test: options.Now, local: time.Now},
+		clock:   clock{test: options.Now, local: time.Now, born: time.Now()},
 		guard:   newGuard(time.Now),
 		scripts: newScripts(),
 	}

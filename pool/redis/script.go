@@ -92,6 +92,7 @@ var resealLua string
 type scripts struct {
 	admit, settle, renew, read                        *rueidis.Lua
 	choose, begun, nodeRenew, release, loads, holders *rueidis.Lua
+	now                                               *rueidis.Lua
 	register, beat, remove, drain, reseal             *rueidis.Lua
 }
 
@@ -103,6 +104,7 @@ func newScripts() scripts {
 		admit: counters(admitLua), settle: counters(settleLua), renew: counters(renewLua), read: counters(readLua),
 		choose: nodes(chooseLua), begun: nodes(begunLua), nodeRenew: nodes(nodeRenewLua), release: nodes(releaseLua),
 		loads: nodes(loadsLua), holders: nodes(holdersLua),
+		now:      rueidis.NewLuaScript(clockLua + "return {DONE, now}"),
 		register: registry(registerLua), beat: registry(beatLua), remove: registry(removeLua), drain: registry(drainLua),
 		reseal: registry(resealLua),
 	}
