@@ -59,7 +59,8 @@ func NewMetrics() *Metrics {
 		m.dependencies.WithLabelValues(DependencyPostgres, operation)
 	}
 	m.dependencies.WithLabelValues(DependencyKeyring, "open")
-	for _, operation := range []string{"admit", "settle", "renew", "debit", "read", "book"} {
+	for _, operation := range []string{"admit", "settle", "renew", "debit", "read", "book", "register", "beat", "remove", "drain",
+		"reseal", "fleet", "loads", "holders", "choose", "begun", "renew_nodes", "release"} {
 		m.dependencies.WithLabelValues(DependencyRedis, operation)
 	}
 	for _, reason := range throttles {

@@ -168,12 +168,12 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 	}
 	vendor := c.Spec.GetVendor()
 	if ctx.Err() != nil {
-		known, _ := errors.AsType[*vendors.Error](err)
-		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Unsent: known != nil && known.Unsent, Err: context.Cause(ctx)}
+		_, unsent := whereabouts(err)
+		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Unsent: unsent, Err: context.Cause(ctx)}
 	}
 	if errors.Is(context.Cause(callCtx), vendors.ErrSilent) {
-		known, _ := errors.AsType[*vendors.Error](err)
-		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Node: nodeOf(known), Err: err,
+		node, unsent := whereabouts(err)
+		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Node: node, Unsent: unsent, Err: err,
 			Message: fmt.Sprintf("nothing that is of use came within %v", w.d.options.Timeout)}
 	}
 	if known, ok := errors.AsType[*vendors.Error](err); ok {
@@ -183,11 +183,12 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 	return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Err: err}
 }
 
-func nodeOf(known *vendors.Error) string {
-	if known == nil {
-		return ""
+// whereabouts is how far an attempt got: the machine that it was on, or that nothing was sent at all.
+func whereabouts(err error) (node string, unsent bool) {
+	if known, ok := errors.AsType[*vendors.Error](err); ok {
+		return known.Node, known.Unsent
 	}
-	return known.Node
+	return "", false
 }
 
 func (w *walk) measure(a *Attempt, failed *vendors.Error) {
