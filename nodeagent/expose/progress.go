@@ -17,7 +17,7 @@ const maxLine = 16 << 10
 
 var (
 	// quickURL is the address in what the program prints. It also prints that of the service that gives the addresses out.
-	quickURL = regexp.MustCompile(`https://([a-z0-9][a-z0-9-]*)\.trycloudflare\.com`)
+	quickURL = regexp.MustCompile(`https://([a-z0-9][a-z0-9-]*)\.trycloudflare\.com(?:[^\w-]|$)`)
 	// connected is in the words of today's releases, and of those before summer 2022.
 	connected = regexp.MustCompile(`(?i)registered tunnel connection|connection [0-9a-f-]{36} registered`)
 	// failing says that a connection did not come up.
@@ -93,8 +93,8 @@ func (p *progress) take(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, found := range quickURL.FindAllStringSubmatch(text, -1) {
-		if found[1] != service && found[0] != p.named {
-			p.name(found[0])
+		if address := "https://" + found[1] + ".trycloudflare.com"; found[1] != service && address != p.named {
+			p.name(address)
 		}
 	}
 	switch {
