@@ -188,7 +188,9 @@ func testUnknown(h *nodesHarness) {
 	}
 	h.wantLoad("n", pool.NodeLoad{})
 	h.wantNodes("other")
-	if chosen := h.wantFull(h.choosing(contender("n", 3))); chosen.Occupied != 0 {
+	odd := contender("n", 3)
+	odd.InFlight, odd.Queued = 7, 7 // which are not read
+	if chosen := h.wantFull(h.choosing(odd)); chosen.Occupied != 0 {
 		h.Errorf("%d slots are taken of a node that there is not", chosen.Occupied)
 	}
 	if got := h.take(h.choosing(contender("n", 9), contender("other", 1))); got.Node != "other" {
