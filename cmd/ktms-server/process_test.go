@@ -25,11 +25,18 @@ const patience = time.Minute
 // leaseVariable makes this test binary serve instead of testing, with reservations that live so long.
 const leaseVariable = "KTMS_TEST_SERVE_WITH_LEASE"
 
-// TestMain lets the test binary be started as ktms-server, so that tests have processes of their own to kill.
+// TestMain lets the test binary be started as ktms-server, or as an engine of the pool, so that tests have processes of
+// their own to kill.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(engineVariable); address != "" {
+		fmt.Fprintln(os.Stderr, "engine:", serveEngine(address))
+		os.Exit(1)
+	}
 	lease := os.Getenv(leaseVariable)
 	if lease == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		_ = os.RemoveAll(agentFolder())
+		os.Exit(code)
 	}
 	// The standard input ends with the test, however that went.
 	go func() {
