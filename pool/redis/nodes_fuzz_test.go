@@ -81,6 +81,10 @@ type nodesComparison struct {
 	redis, memory pool.Nodes
 	leases        []pool.Lease
 	generations   []string
+	// recorded is when prompts were noted, by which what is believed ends.
+	recorded []time.Time
+	// failing: most calls fail, so that circuits open.
+	failing bool
 }
 
 // The names are few, so that they meet again, and odd.
@@ -179,7 +183,7 @@ func (c *nodesComparison) choosing() pool.Choosing {
 		ID: pool.ID("lease-" + strconv.Itoa(c.ids)), TTL: c.span(), Model: c.model(), Prompt: c.amount(), Prefixes: c.prompt(),
 		Policy: selection.Policy{Plain: c.next()%4 == 0, Affinity: c.fraction()},
 	}
-	mask := c.next() | c.next()
+	mask, alike := c.next()|c.next(), c.next()%2 == 0
 	for i, id := range fuzzNodes {
 		if mask&(1<<i) == 0 {
 			continue
@@ -192,6 +196,12 @@ func (c *nodesComparison) choosing() pool.Choosing {
 			},
 			Generation: c.generation(), Trial: b >= 128, Paced: b&64 != 0,
 		})
+		if alike { // by some percent, so that many make the shortlist
+			last := &choosing.Contenders[len(choosing.Contenders)-1]
+			last.Base, last.Perf, last.Rank, last.Max = 100, 1-float64(b%16)/50, 0, 16
+			last.SecondsPerToken = float64(b%4) * 0.0001
+			last.Slots, last.External = 16, 0
+		}
 	}
 	return choosing
 }
@@ -240,8 +250,10 @@ func (c *nodesComparison) step() {
 		want, wantErr := c.memory.Reseal(ctx, id, former, token)
 		c.agree("reseal", gotErr, wantErr)
 		c.equal("reseal", got, want)
-	case 7, 8:
+	case 7:
 		c.clock.Advance(c.span())
+	case 8:
+		c.edge()
 	case 9:
 		if lease, found := c.lease(); found {
 			c.agree("begun", c.redis.Begun(ctx, lease), c.memory.Begun(ctx, lease))
@@ -260,7 +272,14 @@ func (c *nodesComparison) step() {
 		c.equal("renew", got, want)
 	case 12, 13, 14:
 		if lease, found := c.lease(); found {
-			release := pool.Release{Lease: lease, Outcome: pool.Outcome(c.next() % 3), Measured: pool.Speed{TTFT: c.fraction(), TPS: c.fraction()}}
+			outcome := pool.Outcome(c.next() % 3)
+			if b >= 200 {
+				c.failing = !c.failing
+			}
+			if c.failing && c.next()%8 > 0 {
+				outcome = pool.Failed
+			}
+			release := pool.Release{Lease: lease, Outcome: outcome, Measured: pool.Speed{TTFT: c.fraction(), TPS: c.fraction()}}
 			if c.next()%3 == 0 {
 				release.Idle = c.span()
 			}
@@ -273,15 +292,54 @@ func (c *nodesComparison) step() {
 		c.agree("holders", gotErr, wantErr)
 		c.equal("holders", got, want)
 	default:
-		choosing := c.choosing()
-		got, gotErr := c.redis.Choose(ctx, choosing)
-		want, wantErr := c.memory.Choose(ctx, choosing)
-		c.agree("choose", gotErr, wantErr)
-		if !reflect.DeepEqual(got, want) {
-			c.Fatalf("choose %+v\n redis: %+v %+v\nmemory: %+v %+v", choosing, got, got.Lease, want, want.Lease)
+		c.choose(c.choosing())
+	}
+}
+
+func (c *nodesComparison) choose(choosing pool.Choosing) {
+	got, gotErr := c.redis.Choose(c.Context(), choosing)
+	want, wantErr := c.memory.Choose(c.Context(), choosing)
+	c.agree("choose", gotErr, wantErr)
+	if !reflect.DeepEqual(got, want) {
+		c.Fatalf("choose %+v\n redis: %+v %+v\nmemory: %+v %+v", choosing, got, got.Lease, want, want.Lease)
+	}
+	if want.Lease != nil {
+		c.leases = append(c.leases, *want.Lease)
+		c.recorded = append(c.recorded, c.clock.Now())
+	}
+}
+
+// edge moves the clock to where a circuit has cooled down or a prompt is forgotten, give or take a microsecond.
+func (c *nodesComparison) edge() {
+	off, which := time.Duration(c.next()%3)*time.Microsecond-time.Microsecond, int(c.next())
+	var to time.Time
+	broken := ""
+	fleet, err := c.memory.Fleet(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, node := range fleet.Nodes {
+		if !node.OpenedAt.IsZero() {
+			to, broken = node.OpenedAt.Add(pool.BreakCooldown+off), node.ID
 		}
-		if want.Lease != nil {
-			c.leases = append(c.leases, *want.Lease)
+	}
+	if len(c.recorded) > 0 && (to.IsZero() || which%4 == 0) {
+		to = c.recorded[max(len(c.recorded)-1-which/4%4, 0)].Add(pool.PrefixMemory + off)
+	}
+	if wait := to.Sub(c.clock.Now()); wait > 0 {
+		c.clock.Advance(wait)
+	}
+	for range which % 4 {
+		if broken != "" { // one may try it, and the next when that one is over
+			c.ids++
+			c.choose(pool.Choosing{
+				ID: pool.ID("lease-" + strconv.Itoa(c.ids)), TTL: time.Second, Model: "m",
+				Contenders: []pool.Contender{{Candidate: selection.Candidate{Node: broken, Base: 1, Perf: 1, Max: 99, Slots: 99}}},
+			})
+			c.look()
+			if c.next()%2 == 0 {
+				c.clock.Advance(time.Second + time.Millisecond)
+			}
 		}
 	}
 }

@@ -252,12 +252,24 @@ func TestEveryKeyOfNodesHasALife(t *testing.T) {
 	}
 }
 
-// TestNodesInACluster runs the suite where a script that touched keys of two servers would be refused.
+// TestNodesInACluster makes every call where a script that touched keys of two servers would be refused, and leads two
+// clients through what the suite does at random.
 func TestNodesInACluster(t *testing.T) {
-	addresses := pooltest.StartCluster(t)
-	pooltest.TestNodes(t, func(t *testing.T, clock *pooltest.Clock) []pool.Nodes {
-		return twoClients(t, Options{Addr: strings.Join(addresses, ","), Now: clock.Now})
-	})
+	addr := strings.Join(pooltest.StartCluster(t), ",")
+	clock := pooltest.NewClock(time.Date(2027, 3, 4, 5, 6, 7, 8000, time.UTC))
+	clients := twoClients(t, Options{Addr: addr, Now: clock.Now})
+	for seed := range int64(8) {
+		if err := pooltest.NodesProperty(t.Context(), seed, clients, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &nodeCalls{T: t, Nodes: clients[0]}
+	c.join()
+	for _, operation := range nodeOperations {
+		if err := operation.call(c, c.lease(time.Minute)); err != nil {
+			t.Fatal(operation.name, err)
+		}
+	}
 }
 
 // TestNodesWhileScriptsAreFlushed makes Redis forget the scripts over and over, which no call may notice, and takes more
