@@ -96,26 +96,26 @@ func TestModels(t *testing.T) {
 		err        string
 	}{
 		{"ollama, loaded", Ollama, pages{"GET /api/tags": "03-tags.resp", "GET /api/ps": "50-ps-loaded.resp", "POST /api/show": "08-show.resp"}, nil, []Model{
-			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}},
+			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}, ContextLength: 2048},
 			{ID: "lab-random:latest", Aliases: []string{"lab-random"}, Warm: true, ContextLength: 512},
 			{ID: "lab-script:latest", Aliases: []string{"lab-script"}, Warm: true, ContextLength: 2048},
 		}, ""},
-		{"ollama, num_ctx of the settings, cut to the training", Ollama, pages{
+		{"ollama, num_ctx of the settings, cut to the training, or the least", Ollama, pages{
 			"GET /api/tags":                  `{"models":[{"name":"a:1","digest":"1"},{"name":"b:1","digest":"2"},{"name":"far:cloud","remote_host":"https://ollama.com"}]}`,
 			"GET /api/ps":                    "07-ps-nothing-loaded.resp",
 			`POST /api/show {"model":"a:1"}`: `{"parameters":"stop \"x\"\nnum_ctx                        8192","model_info":{"general.architecture":"q","q.context_length":4096}}`,
 			`POST /api/show {"model":"b:1"}`: "09-show-unknown.resp",
-		}, nil, []Model{{ID: "a:1", ContextLength: 4096}, {ID: "b:1"}}, ""},
+		}, nil, []Model{{ID: "a:1", ContextLength: 4096}, {ID: "b:1", ContextLength: 4096}}, ""},
 		{"not an ollama", Ollama, pages{"GET /api/tags": `{}`}, nil, nil, "is this an Ollama?"},
 		{"ollama asked at the wrong port", Ollama, pages{}, nil, nil, "/api/tags answered with status 404"},
 		{"ollama, two loaded", Ollama, pages{"GET /api/tags": "03-tags.resp", "GET /api/ps": "61-ps-two-loaded.resp", "POST /api/show": "08-show.resp"}, nil, []Model{
-			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}},
+			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}, ContextLength: 2048},
 			{ID: "lab-random:latest", Aliases: []string{"lab-random"}, Warm: true, ContextLength: 512},
 			{ID: "lab-script:latest", Aliases: []string{"lab-script"}, Warm: true, ContextLength: 2048},
 		}, ""},
 		{"ollama, another one loaded", Ollama, pages{"GET /api/tags": "03-tags.resp", "GET /api/ps": "74-ps-slow.resp", "POST /api/show": "09-show-unknown.resp"}, nil, []Model{
 			{ID: "lab-slow:latest", Aliases: []string{"lab-slow"}, Warm: true, ContextLength: 2048},
-			{ID: "lab-random:latest", Aliases: []string{"lab-random"}},
+			{ID: "lab-random:latest", Aliases: []string{"lab-random"}, ContextLength: 4096},
 			{ID: "lab-script:latest", Aliases: []string{"lab-script"}, Warm: true, ContextLength: 2048},
 		}, ""},
 		{"ollama without a model", Ollama, pages{"GET /api/tags": `{"models":null}`, "GET /api/ps": `{"models":null}`}, nil, nil, ""},

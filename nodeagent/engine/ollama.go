@@ -19,7 +19,7 @@ type ollama struct {
 	*client
 
 	mu sync.Mutex
-	// shown remembers the context length that a model's own settings fix, by digest; 0 = they fix none.
+	// shown remembers the context length that a model has at least, by its own settings, by digest.
 	shown map[string]int64
 	// allocated remembers the context length that a model had when it was last in memory, by digest.
 	allocated map[string]int64
@@ -94,9 +94,14 @@ func (o *ollama) remember(digest string, context int64) {
 	}
 }
 
+// leastContext is what Ollama allocates where nothing says how much: on machines with less than 24 GiB of graphics memory;
+// on others it is more.
+const leastContext = 4096
+
 // coldContext is the context length that a model will have once it is loaded: what it had the last time, or what its
-// settings fix. What it was trained for says nothing, since Ollama allocates far less by default and then cuts prompts
-// silently.
+// settings fix, or the least that it may be. What it was trained for says nothing, since Ollama allocates far less by
+// default and then cuts prompts silently: to promise too little only keeps long prompts away until the model was loaded
+// once.
 func (o *ollama) coldContext(ctx context.Context, tag ollamaModel) int64 {
 	o.mu.Lock()
 	had, fixed := o.allocated[tag.Digest], o.shown[tag.Digest]
@@ -105,12 +110,15 @@ func (o *ollama) coldContext(ctx context.Context, tag ollamaModel) int64 {
 	if had > 0 {
 		return had
 	}
-	if asked || ctx.Err() != nil {
+	if asked {
 		return fixed
+	}
+	if ctx.Err() != nil {
+		return leastContext
 	}
 	fixed, err := o.show(ctx, tag.Name)
 	if err != nil {
-		return 0 // asked again the next time
+		return leastContext // asked again the next time
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +126,8 @@ func (o *ollama) coldContext(ctx context.Context, tag ollamaModel) int64 {
 	return fixed
 }
 
-// show reads num_ctx from a model's settings, cut to what the model was trained for as Ollama does it.
+// show reads num_ctx from a model's settings, or takes the least that it may be, cut to what the model was trained for as
+// Ollama does it.
 func (o *ollama) show(ctx context.Context, model string) (int64, error) {
 	var page struct {
 		Parameters string                     `json:"parameters"`
@@ -133,13 +142,16 @@ func (o *ollama) show(ctx context.Context, model string) (int64, error) {
 			fixed, _ = strconv.ParseInt(f[1], 10, 64)
 		}
 	}
+	if fixed <= 0 {
+		fixed = leastContext
+	}
 	var architecture string
 	var trained int64
 	if json.Unmarshal(page.ModelInfo["general.architecture"], &architecture) == nil &&
 		json.Unmarshal(page.ModelInfo[architecture+".context_length"], &trained) == nil && trained > 0 {
 		fixed = min(fixed, trained)
 	}
-	return max(fixed, 0), nil
+	return fixed, nil
 }
 
 // Load says nothing: Ollama does not tell how many requests it has.
