@@ -45,6 +45,8 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	reading *reading
+
+	doubts doubts
 }
 
 var _ pool.Nodes = (*Nodes)(nil)

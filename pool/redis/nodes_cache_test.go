@@ -15,6 +15,7 @@ func TestFleetIsToldOfChanges(t *testing.T) {
 	t.Parallel()
 	for name, addr := range map[string]string{"a server": pooltest.StartRedis(t).Addr, "a cluster": strings.Join(pooltest.StartCluster(t), ",")} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			both := twoClients(t, Options{Addr: addr})
 			one, other := both[0], both[1].(*Nodes)
 			ctx := t.Context()

@@ -183,9 +183,9 @@ func (c *nodesComparison) choosing() pool.Choosing {
 		ID: pool.ID("lease-" + strconv.Itoa(c.ids)), TTL: c.span(), Model: c.model(), Prompt: c.amount(), Prefixes: c.prompt(),
 		Policy: selection.Policy{Plain: c.next()%4 == 0, Affinity: c.fraction()},
 	}
-	mask, alike := c.next()|c.next(), c.next()%2 == 0
+	some, more, alike := c.next(), c.next(), c.next()%2 == 0
 	for i, id := range fuzzNodes {
-		if mask&(1<<i) == 0 {
+		if (some|more)&(1<<i) == 0 {
 			continue
 		}
 		b := c.next()

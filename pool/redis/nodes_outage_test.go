@@ -225,10 +225,7 @@ func TestFlushed(t *testing.T) {
 	f.want(f.Nodes, "before", map[string]selection.Health{"n": selection.Healthy})
 	tell(t, f.server.Addr, "FLUSHALL")
 	eventually(t, "a slot of a node that is lost is to be had", func() bool {
-		chosen, err := f.Choose(t.Context(), pool.Choosing{
-			ID: pool.ID(rowID(0, int(time.Now().UnixNano()))), TTL: time.Minute, Model: "m", Policy: selection.DefaultPolicy(),
-			Contenders: []pool.Contender{{Candidate: selection.Candidate{Node: "n", Base: 100, Perf: 1, Max: 1, Slots: 1}}},
-		})
+		chosen, err := f.Choose(t.Context(), oneSlot("n"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,6 +55,9 @@ var nodesLua string
 //go:embed choose.lua
 var chooseLua string
 
+//go:embed abandon.lua
+var abandonLua string
+
 //go:embed begun.lua
 var begunLua string
 
@@ -90,10 +93,11 @@ var resealLua string
 
 // scripts are sent by their hash, and in full to a Redis that does not know them.
 type scripts struct {
-	admit, settle, renew, read                        *rueidis.Lua
-	choose, begun, nodeRenew, release, loads, holders *rueidis.Lua
-	now                                               *rueidis.Lua
-	register, beat, remove, drain, reseal             *rueidis.Lua
+	admit, settle, renew, read                 *rueidis.Lua
+	choose, abandon, begun, nodeRenew, release *rueidis.Lua
+	loads, holders                             *rueidis.Lua
+	now                                        *rueidis.Lua
+	register, beat, remove, drain, reseal      *rueidis.Lua
 }
 
 func newScripts() scripts {
@@ -102,7 +106,7 @@ func newScripts() scripts {
 	registry := func(text string) *rueidis.Lua { return nodes(registryLua + text) }
 	return scripts{
 		admit: counters(admitLua), settle: counters(settleLua), renew: counters(renewLua), read: counters(readLua),
-		choose: nodes(chooseLua), begun: nodes(begunLua), nodeRenew: nodes(nodeRenewLua), release: nodes(releaseLua),
+		choose: nodes(chooseLua), abandon: nodes(abandonLua), begun: nodes(begunLua), nodeRenew: nodes(nodeRenewLua), release: nodes(releaseLua),
 		loads: nodes(loadsLua), holders: nodes(holdersLua),
 		now:      rueidis.NewLuaScript(clockLua + "return {DONE, now}"),
 		register: registry(registerLua), beat: registry(beatLua), remove: registry(removeLua), drain: registry(drainLua),

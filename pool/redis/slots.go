@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ai-process/ktms/pool"
@@ -29,14 +30,15 @@ func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen
 		r.fraction(choosing.Policy.Affinity)
 		r.numbers(pool.BreakCooldown.Microseconds(), pool.PrefixMemory.Microseconds(), pool.TurnMemory.Microseconds())
 		r.numbers(int64(len(choosing.Prefixes)))
-		for i := len(choosing.Prefixes) - 1; i >= 0; i-- {
-			r.numbers(choosing.Prefixes[i].Tokens)
+		for _, p := range slices.Backward(choosing.Prefixes) {
+			r.numbers(p.Tokens)
 		}
 		for i := range choosing.Contenders {
 			r.contender(&choosing.Contenders[i], kept)
 		}
 	})
 	if err != nil {
+		n.abandon(&choosing, err)
 		return pool.Chosen{}, err
 	}
 	if len(got.before) != 7 || got.before[0] < 0 || got.before[0] > int64(len(choosing.Contenders)) {
