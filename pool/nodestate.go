@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// SuspectCelsius and SuspectUtilization are from where a GPU makes its node a last resort.
-	SuspectCelsius     = 88
+	// SuspectCelsius is from where a GPU's heat makes its node a last resort.
+	SuspectCelsius = 88
+	// SuspectUtilization does the same by its load, in percent.
 	SuspectUtilization = 98
 )
 

@@ -83,7 +83,11 @@ func (n *Nodes) Release(ctx context.Context, release pool.Release) error {
 	if known.free(lease.ID) && release.Idle > 0 {
 		known.rest(lease.ID, after(now, release.Idle))
 	}
+	turn := known.circuit.turn
 	known.circuit.judge(lease, release.Outcome, now)
+	if known.circuit.turn != turn { // the fleet tells of that
+		n.shown = nil
+	}
 	known.learn(lease.Model, release.Measured)
 	return nil
 }

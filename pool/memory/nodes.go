@@ -32,6 +32,8 @@ type Nodes struct {
 
 	mu    sync.Mutex
 	nodes map[string]*node
+	// shown is the fleet as it was told last, and is replaced, never changed; nil = something has changed since.
+	shown []pool.Node
 	// forgetAt is not later than when the first node has not been heard of for too long.
 	forgetAt int64
 	// generations counts those that were given out.
@@ -82,6 +84,7 @@ func (n *Nodes) forget(now int64) {
 	for id, node := range n.nodes {
 		if at := node.heartbeat + n.retention; at <= now {
 			delete(n.nodes, id)
+			n.shown = nil
 		} else {
 			n.forgetAt = min(n.forgetAt, at)
 		}
@@ -91,6 +94,7 @@ func (n *Nodes) forget(now int64) {
 // heard notes a heartbeat.
 func (n *Nodes) heard(node *node, report pool.NodeReport, now int64) {
 	node.beat(report, now)
+	n.shown = nil
 	n.forgetAt = min(n.forgetAt, now+n.retention)
 }
 
@@ -157,6 +161,7 @@ func (n *Nodes) Remove(ctx context.Context, id, keyID string) (bool, error) {
 		return false, nil
 	}
 	delete(n.nodes, id)
+	n.shown = nil
 	return true, nil
 }
 
@@ -170,7 +175,7 @@ func (n *Nodes) Drain(ctx context.Context, id string, drained bool) error {
 	if known == nil {
 		return unknown(id)
 	}
-	known.drained = drained
+	known.drained, n.shown = drained, nil
 	return nil
 }
 
@@ -184,7 +189,7 @@ func (n *Nodes) Reseal(ctx context.Context, id string, former, token []byte) (bo
 	if known == nil || !slices.Equal(known.spec.Token, former) {
 		return false, nil
 	}
-	known.spec.Token = token
+	known.spec.Token, n.shown = token, nil
 	return true, nil
 }
 
@@ -195,12 +200,14 @@ func (n *Nodes) Fleet(ctx context.Context) (pool.Fleet, error) {
 		return pool.Fleet{}, err
 	}
 	defer n.mu.Unlock()
-	fleet := pool.Fleet{Now: instant(now), Nodes: make([]pool.Node, 0, len(n.nodes))}
-	for _, known := range n.nodes {
-		fleet.Nodes = append(fleet.Nodes, known.view())
+	if n.shown == nil {
+		n.shown = make([]pool.Node, 0, len(n.nodes))
+		for _, known := range n.nodes {
+			n.shown = append(n.shown, known.view())
+		}
+		slices.SortFunc(n.shown, func(a, b pool.Node) int { return strings.Compare(a.ID, b.ID) })
 	}
-	slices.SortFunc(fleet.Nodes, func(a, b pool.Node) int { return strings.Compare(a.ID, b.ID) })
-	return fleet, nil
+	return pool.Fleet{Now: instant(now), Nodes: n.shown}, nil
 }
 
 // Loads implements pool.Nodes.
