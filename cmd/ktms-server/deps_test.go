@@ -49,7 +49,7 @@ var layers = []layer{
 	{"pool", []string{"pool/selection"}, "a contract does not know who fulfils or uses it; what is chosen from is the arithmetic's"},
 	{"pool/gcra", nil, "arithmetic depends on nothing"},
 	{"pool/selection", nil, "the choice of a node is simulated and mirrored in a script, so it depends on nothing"},
-	{"pool/selection/simulate", []string{"pool/selection"}, "a simulation drives the arithmetic that production uses, and nothing beside it"},
+	{"pool/selection/simulate", []string{"pool", "pool/memory", "pool/selection"}, "a simulation drives the pool that production uses with one gateway, under a clock of its own, and nothing beside it"},
 	{"pool/...", []string{"pool", "pool/gcra", "pool/selection"}, "implementations of the pool do not know each other"},
 
 	{"vendors", []string{"api/gen/..."}, "a contract does not know who fulfils or uses it"},

@@ -15,14 +15,18 @@ type job struct {
 	done    func()
 	failed  func()
 
+	opened bool // its turn to be read has come
+	unread float64
+	held   int
 	finish float64 // in the engine's decoded tokens
 	order  int
 }
 
 func (j *job) promptTokens() int { return j.chain[len(j.chain)-1].tokens }
 
-// engine serves what it is sent: those beyond its slots wait, prompts are read one after the other, and the answers share
-// the rest evenly.
+// engine serves what it is sent, as vLLM and llama-server do. It works in steps that it shares between reading and writing:
+// in each every answer gets one token, and the rest of the step's tokens reads prompts, one after the other. So whoever
+// reads slows down those that write, and the other way round. Requests beyond its slots or its memory wait.
 type engine struct {
 	machine
 	clock *clock
@@ -37,14 +41,13 @@ type engine struct {
 	warmAt float64
 
 	all     map[*job]bool
-	waiting []*job // for a slot
+	waiting []*job // for a slot, or for room
 	running int64
 	unread  []*job
-	reading bool
 	answers answers
 	decoded float64 // tokens that an answer from the beginning would have by now
 	since   float64
-	planned int // which planned completion counts
+	planned int // which planned event counts
 	orders  int
 	cache   *cache
 }
@@ -61,18 +64,28 @@ func (e *engine) submit(j *job) bool {
 	e.all[j] = true
 	e.orders++
 	j.order = e.orders
-	if e.running >= e.slots {
-		e.waiting = append(e.waiting, j)
-		return true
-	}
-	e.admit(j)
+	e.waiting = append(e.waiting, j)
+	e.admit()
 	return true
 }
 
-func (e *engine) admit(j *job) {
-	e.running++
-	e.unread = append(e.unread, j)
-	e.read()
+// admit lets those in that there is a slot and room for. What is too large for the memory of the machine runs alone.
+func (e *engine) admit() {
+	for len(e.waiting) > 0 && e.running < e.slots {
+		j := e.waiting[0]
+		if e.running > 0 && !e.cache.fits(j.chain, j.output) {
+			return
+		}
+		e.waiting = e.waiting[1:]
+		e.running++
+		e.cache.begin(j.chain, j.output)
+		// It is on its way for a while, and joins at the end of the step that runs then.
+		e.later(e.overhead+e.step()*e.slow, func() {
+			e.advance()
+			e.unread = append(e.unread, j)
+			e.plan()
+		})
+	}
 }
 
 // later plans something that a crash prevents.
@@ -85,64 +98,100 @@ func (e *engine) later(seconds float64, do func()) {
 	})
 }
 
-func (e *engine) read() {
-	if e.reading || e.frozen || len(e.unread) == 0 {
+// step is how long one takes in which nothing is read, in seconds.
+func (e *engine) step() float64 {
+	if len(e.answers) == 0 {
+		return 0
+	}
+	return 1 / e.rate(len(e.answers))
+}
+
+// speeds are the tokens per second that are read, and that each answer gets.
+func (e *engine) speeds() (reading, writing float64) {
+	step := e.step()
+	if len(e.unread) > 0 {
+		full := step + e.chunk/e.prefill
+		return e.chunk / full / e.slow, 1 / full / e.slow
+	}
+	if step == 0 {
+		return 0, 0
+	}
+	return 0, 1 / step / e.slow
+}
+
+// advance brings reading and answers up to now.
+func (e *engine) advance() {
+	seconds := e.clock.now - max(e.since, e.warmAt)
+	e.since = e.clock.now
+	if e.frozen || seconds <= 0 {
 		return
 	}
-	j := e.unread[0]
-	e.unread = e.unread[1:]
-	e.reading = true
-	// One token at least is read, or there is nothing to answer.
-	held := min(e.cache.held(j.chain), j.promptTokens()-1)
-	seconds := (e.overhead + float64(j.promptTokens()-held)/e.prefill) * e.slow
-	e.later(max(e.warmAt-e.clock.now, 0)+seconds, func() {
-		e.reading = false
-		e.cache.keep(j.chain)
-		e.advance()
-		j.finish = e.decoded + float64(j.output)
-		heap.Push(&e.answers, j)
-		j.started(held)
-		e.plan()
-		e.read()
-	})
-}
-
-// advance brings the answers up to now.
-func (e *engine) advance() {
-	if n := len(e.answers); n > 0 && !e.frozen {
-		e.decoded += (e.clock.now - e.since) * e.rate(n) / e.slow
+	reading, writing := e.speeds()
+	if len(e.unread) > 0 {
+		e.unread[0].unread -= seconds * reading
 	}
-	e.since = e.clock.now
+	e.decoded += seconds * writing
 }
 
-// plan plans the next completion.
+// open looks up what of a prompt there is to read, when its turn comes.
+func (e *engine) open(j *job) {
+	if !j.opened {
+		j.opened = true
+		// One token at least is read, or there is nothing to answer.
+		j.held = min(e.cache.held(j.chain), j.promptTokens()-1)
+		j.unread = float64(j.promptTokens() - j.held)
+	}
+}
+
+// plan plans what comes next: a prompt is read, or an answer complete.
 func (e *engine) plan() {
 	e.planned++
-	if len(e.answers) == 0 || e.frozen {
+	if e.frozen || len(e.unread) == 0 && len(e.answers) == 0 {
 		return
 	}
 	planned := e.planned
-	seconds := (e.answers[0].finish - e.decoded) / e.rate(len(e.answers)) * e.slow
-	e.later(seconds, func() {
-		if e.planned != planned {
-			return
+	reading, writing := e.speeds()
+	seconds, next := 0.0, e.complete
+	if len(e.answers) > 0 {
+		seconds = (e.answers[0].finish - e.decoded) / writing
+	}
+	if len(e.unread) > 0 {
+		j := e.unread[0]
+		e.open(j)
+		if s := j.unread / reading; len(e.answers) == 0 || s < seconds {
+			seconds, next = s, e.begin
 		}
-		e.advance()
-		j, _ := heap.Pop(&e.answers).(*job)
-		e.cache.keep(append(slices.Clip(j.chain), j.answer))
-		delete(e.all, j)
-		e.running--
-		if len(e.waiting) > 0 {
-			next := e.waiting[0]
-			e.waiting = e.waiting[1:]
-			e.admit(next)
+	}
+	e.later(max(e.warmAt-e.clock.now, 0)+max(seconds, 0), func() {
+		if e.planned == planned {
+			e.advance()
+			next()
+			e.plan()
 		}
-		j.done()
-		e.plan()
 	})
 }
 
-// slowDown changes the speed of what is not yet being read.
+// begin lets the answer begin whose prompt is read.
+func (e *engine) begin() {
+	j := e.unread[0]
+	e.unread = e.unread[1:]
+	e.cache.read(j.chain)
+	j.finish = e.decoded + float64(j.output)
+	heap.Push(&e.answers, j)
+	j.started(j.held)
+}
+
+// complete ends the answer that has all its tokens.
+func (e *engine) complete() {
+	j, _ := heap.Pop(&e.answers).(*job)
+	e.cache.end(j.chain, j.answer)
+	delete(e.all, j)
+	e.running--
+	e.admit()
+	j.done()
+}
+
+// slowDown changes its speed.
 func (e *engine) slowDown(slow float64) {
 	e.advance()
 	e.slow = slow
@@ -166,7 +215,7 @@ func (e *engine) crash() {
 	}
 	sortJobs(lost)
 	e.all, e.waiting, e.unread, e.answers = map[*job]bool{}, nil, nil, nil
-	e.running, e.reading = 0, false
+	e.running = 0
 	e.cache = newCache(e.machine.cache)
 	for _, j := range lost {
 		j.failed()
@@ -180,8 +229,9 @@ func (e *engine) restart() {
 	e.since = e.clock.now
 }
 
-// active is what its metrics page shows.
-func (e *engine) active() int64 { return e.running }
+func sortJobs(jobs []*job) {
+	slices.SortFunc(jobs, func(a, b *job) int { return a.order - b.order })
+}
 
 // answers are ordered by the token at which they end.
 type answers []*job
@@ -194,6 +244,7 @@ func (a answers) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
 func (a *answers) Push(x any)   { added, _ := x.(*job); *a = append(*a, added) }
 func (a *answers) Pop() any {
 	last := (*a)[len(*a)-1]
+	(*a)[len(*a)-1] = nil
 	*a = (*a)[:len(*a)-1]
 	return last
 }

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"context"
 	"math/rand/v2"
+	"strconv"
+	"time"
 
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/memory"
 	"github.com/ai-process/ktms/pool/selection"
 )
 
 const (
 	// maxOutput is the limit on the answer's tokens that requests come with.
 	maxOutput = 1024
-	// The next try to get a slot comes after this and up to as much again, in seconds.
-	slotPoll = 0.025
+	// lease is longer than any call: gateways that live renew theirs, and here all do.
+	lease = time.Hour
+	// minSpeedTokens is from how many tokens on an answer tells how quickly a node writes.
+	minSpeedTokens = 8
 	// The cloud, where requests spill to.
 	cloudTTFT, cloudTPS = 0.6, 60
 )
@@ -18,36 +25,50 @@ const (
 // run is one policy under one workload.
 type run struct {
 	clock
-	shared   *shared
+	shared   *memory.Nodes
+	nodes    []*node
 	policy   policy
-	gateways [gateways][]selection.Pace // each with its own
-	random   *rand.Rand                 // for pauses between tries alone
-	from, to float64                    // requests that arrive within are counted
+	workload workload
+	gateways [gateways]gateway
+	random   *rand.Rand // for naps alone
+	from, to float64    // requests that arrive within are counted
 	outcome  outcome
+	leases   int
+
+	ids []string       // of all nodes, in order
+	at  map[string]int // where each is
+	// known is the fleet as the pool has shown it last, unless it has changed, and views what a choice sees of it.
+	known   pool.Fleet
+	views   []selection.Node
+	changed bool
 }
 
 // request is a turn on its way.
 type request struct {
 	turn    *turn
+	gateway *gateway
 	arrived float64
 	counted bool
 	tried   []string
-	waiting bool
 	answer  func() // goes on with the session
+
+	end   float64 // of its patience
+	naps  int     // which planned look for a slot counts
+	woken bool
 }
 
 // attempt is a request on a node.
 type attempt struct {
 	*request
-	node       *nodeState
+	node       *node
+	lease      pool.Lease
 	dispatched float64
-	queued     int64 // tokens that it has added to the node's queue
-	ahead      int64 // tokens to read until its first one, as believed
-	trial      bool
-	cold       bool // the node was, so that its first token says nothing of its pace
+	warm       bool // the node was, so that its first token tells its pace
 	first      float64
+	held       int
 	began      bool
 	over       bool
+	measured   pool.Speed
 }
 
 // play lets a session happen.
@@ -63,96 +84,120 @@ func (r *run) play(s *session) {
 			}
 		})
 	}
-	r.after(s.start-r.now, func() { next(0) })
+	if s.first < len(s.turns) {
+		r.after(s.start-r.now, func() { next(s.first) })
+	}
 }
 
 func (r *run) arrive(t *turn, answer func()) {
-	q := &request{turn: t, arrived: r.now, counted: r.now >= r.from && r.now <= r.to, answer: answer}
+	q := &request{turn: t, gateway: &r.gateways[t.gateway], arrived: r.now, counted: r.now >= r.from && r.now <= r.to, answer: answer}
 	if q.counted {
 		r.outcome.requests++
 	}
+	r.visit(q)
+}
+
+// visit looks for a node, with all the patience that a request has with each.
+func (r *run) visit(q *request) {
+	q.end = r.now + r.workload.patience
 	r.try(q)
 }
 
-// try chooses a node and takes a lease, or waits, or gives up.
+// try chooses a node and takes a lease, or waits, or gives up, as vendors/nodes does.
 func (r *run) try(q *request) {
-	s, paces := r.shared, r.gateways[q.turn.gateway]
-	candidates, _ := selection.Prepare(s.views(r.now, paces, r.policy.reported),
-		selection.Query{Model: model, PromptTokens: q.turn.estimate, MaxOutputTokens: maxOutput, Tried: q.tried})
-	matched := s.matched(q.turn.prefixes, r.now)
-	nodes := make([]*nodeState, len(candidates))
-	for i, at := 0, 0; i < len(candidates); at++ {
-		if n := s.nodes[at]; n.id == candidates[i].Node { // both are in the order of ids
-			c := &candidates[i]
-			c.InFlight, c.Queued, c.Current, c.Matched = n.inFlight, n.queued, n.current, matched[at]
-			nodes[i] = n
-			i++
-		}
-	}
-	choice := r.policy.choose(candidates, q.turn.estimate)
-	for i, w := range choice.Weighed {
-		nodes[i].current = w.Current
-	}
-	if choice.Chosen < 0 {
-		r.wait(q, candidates)
-		return
-	}
-	if q.waiting {
-		q.waiting = false
-		s.waiting--
-	}
-	n := nodes[choice.Chosen]
-	if c := candidates[choice.Chosen]; !c.Free() || int64(len(n.calls)) >= n.engine.slots {
-		r.outcome.overbooked++
-	}
-	r.dispatch(q, n, candidates[choice.Chosen])
-}
-
-func (r *run) wait(q *request, candidates []selection.Candidate) {
-	s := r.shared
-	line := selection.Line{Waiting: s.waiting, ServiceSeconds: s.service}
-	for _, c := range candidates {
-		line.Slots += c.Slots
-		line.Occupied += c.Occupied()
-	}
-	if q.waiting {
-		line.Waiting--
-	}
-	left := q.arrived + queueTimeout - r.now
-	pause := slotPoll * (1 + r.random.Float64())
-	if !q.waiting && line.Wait() > queueTimeout || left < pause {
+	ctx := context.Background()
+	fleet := r.fleet()
+	candidates, _ := selection.Prepare(r.seenBy(q.gateway, fleet), selection.Query{
+		Model: model, PromptTokens: q.turn.estimate, MaxOutputTokens: maxOutput, Tried: q.tried,
+	})
+	if len(candidates) == 0 {
 		r.spill(q)
 		return
 	}
-	if !q.waiting {
-		q.waiting = true
-		s.waiting++
+	asked := candidates
+	if r.policy.pick != nil {
+		asked = r.picked(candidates, q)
 	}
-	r.after(pause, func() { r.try(q) })
+	r.leases++
+	choosing := pool.Choosing{
+		ID: pool.ID(strconv.Itoa(r.leases)), TTL: lease, Model: model, Prompt: q.turn.estimate, Policy: r.policy.weighs,
+	}
+	if !r.policy.weighs.Plain {
+		choosing.Prefixes = q.turn.prefixes
+	}
+	choosing.Contenders = make([]pool.Contender, len(asked))
+	for i, c := range asked {
+		at := r.at[c.Node]
+		choosing.Contenders[i] = pool.Contender{
+			Candidate: c, Generation: fleet.Nodes[at].Generation, Trial: r.views[at].Health == selection.Trial,
+		}
+	}
+	chosen, err := r.shared.Choose(ctx, choosing)
+	must(err)
+	if chosen.Lease == nil {
+		r.wait(q, fleet, candidates, chosen.Occupied)
+		return
+	}
+	r.leave(q)
+	r.dispatch(q, *chosen.Lease, fleet.Nodes[r.at[chosen.Lease.Node]].Models[0].Warm)
+}
+
+// ttl is for how long a node is believed to be there without a heartbeat.
+const ttl = heartbeatTTL * time.Second
+
+// fleet is what the pool shows of the nodes. Like the gateways of production it is asked again only after a change.
+func (r *run) fleet() pool.Fleet {
+	if r.changed {
+		fleet, err := r.shared.Fleet(context.Background())
+		must(err)
+		r.known, r.changed = fleet, false
+		r.views = r.views[:0]
+		for i := range fleet.Nodes {
+			r.views = append(r.views, fleet.Nodes[i].Selection(fleet.Now, ttl))
+		}
+	}
+	r.known.Now = instant(r.now)
+	return r.known
+}
+
+// seenBy are the nodes as a gateway sees them, with what it has learned itself.
+func (r *run) seenBy(g *gateway, fleet pool.Fleet) []selection.Node {
+	var loads []pool.NodeLoad
+	if r.policy.reported {
+		loads = r.loads()
+	}
+	for i := range r.views {
+		n, view := &fleet.Nodes[i], &r.views[i]
+		view.Health, _ = n.Health(fleet.Now, ttl)
+		view.Models[0].SecondsPerToken = float64(g.paces[n.ID])
+		if r.policy.reported {
+			view.External = max(*n.Active-loads[i].InFlight, 0)
+		}
+	}
+	return r.views
+}
+
+// loads are what the nodes are doing now, in the order of their ids.
+func (r *run) loads() []pool.NodeLoad {
+	loads, err := r.shared.Loads(context.Background(), model, r.ids)
+	must(err)
+	return loads
 }
 
 func (r *run) spill(q *request) {
-	if q.waiting {
-		q.waiting = false
-		r.shared.waiting--
-	}
+	r.leave(q)
 	if q.counted {
 		r.outcome.spilled++
 	}
 	r.after(cloudTTFT+float64(q.turn.answer.tokens)/cloudTPS, q.answer)
 }
 
-func (r *run) dispatch(q *request, n *nodeState, c selection.Candidate) {
-	own := max(q.turn.estimate-c.Matched, 0)
-	a := &attempt{
-		request: q, node: n, dispatched: r.now, queued: own, ahead: n.queued + own,
-		trial: n.health(r.now) == selection.Trial, cold: !n.warm,
+func (r *run) dispatch(q *request, taken pool.Lease, warm bool) {
+	n := r.nodes[r.at[taken.Node]]
+	a := &attempt{request: q, node: n, lease: taken, dispatched: r.now, warm: warm}
+	if n.calls[a] = true; int64(len(n.calls)) > n.engine.slots {
+		r.outcome.overbooked++
 	}
-	n.trial = n.trial || a.trial
-	n.calls[a] = true
-	n.inFlight++
-	n.queued += own
-	r.shared.believe(n, q.turn.prefixes, r.now)
 	chain := q.turn.chain
 	j := &job{
 		chain: chain, answer: chain[len(chain)-1].next(q.turn.answer), output: q.turn.answer.tokens,
@@ -162,6 +207,12 @@ func (r *run) dispatch(q *request, n *nodeState, c selection.Candidate) {
 	}
 	if !n.engine.submit(j) {
 		r.failed(a)
+		return
+	}
+	if !q.turn.streamed { // its first token is not seen, so that it is predicted
+		if pace := float64(q.gateway.paces[n.id]); pace > 0 {
+			r.after(pace*float64(taken.Ahead+taken.Queued), func() { must(r.shared.Begun(context.Background(), taken)) })
+		}
 	}
 }
 
@@ -169,19 +220,26 @@ func (r *run) started(a *attempt, held int) {
 	if a.over {
 		return
 	}
-	n, ttft := a.node, r.now-a.dispatched
-	a.began, a.first = true, r.now
-	n.queued -= a.queued
-	n.failures, n.trial = 0, false
-	n.ttft = average(n.ttft, ttft)
-	if !a.cold {
-		pace := &r.gateways[a.turn.gateway][n.index]
-		*pace = pace.Learn(ttft, a.ahead)
+	a.began, a.first, a.held = true, r.now, held
+	if !a.turn.streamed {
+		return
 	}
+	r.answering(a)
+	must(r.shared.Begun(context.Background(), a.lease))
+	if a.warm && !a.lease.Trial {
+		ttft := r.now - a.dispatched
+		a.measured.TTFT = ttft
+		paces := a.gateway.paces
+		paces[a.node.id] = paces[a.node.id].Learn(ttft, a.lease.Ahead+a.lease.Queued)
+	}
+}
+
+// answering counts a first token.
+func (r *run) answering(a *attempt) {
 	if a.counted {
-		r.outcome.ttft = append(r.outcome.ttft, r.now-a.arrived)
+		r.outcome.ttft = append(r.outcome.ttft, a.first-a.arrived)
 		r.outcome.prompt += a.turn.chain[len(a.turn.chain)-1].tokens
-		r.outcome.held += held
+		r.outcome.held += a.held
 	}
 }
 
@@ -189,9 +247,14 @@ func (r *run) done(a *attempt) {
 	if a.over {
 		return
 	}
-	r.release(a)
-	a.node.tps = average(a.node.tps, float64(a.turn.answer.tokens)/max(r.now-a.first, 1e-3))
-	r.shared.service = average(r.shared.service, r.now-a.dispatched)
+	switch {
+	case !a.turn.streamed:
+		r.answering(a)
+	case a.turn.answer.tokens >= minSpeedTokens && r.now > a.first:
+		a.measured.TPS = float64(a.turn.answer.tokens-1) / (r.now - a.first)
+	}
+	a.gateway.served(r.now - a.dispatched)
+	r.release(a, pool.Succeeded)
 	if a.counted {
 		r.outcome.whole = append(r.outcome.whole, r.now-a.arrived)
 	}
@@ -203,22 +266,25 @@ func (r *run) failed(a *attempt) {
 	if a.over {
 		return
 	}
-	r.release(a)
-	a.node.failed(r.now)
-	if a.began {
+	r.release(a, pool.Failed)
+	if a.began && a.turn.streamed {
 		if a.counted {
 			r.outcome.broken++
 		}
 		a.answer()
 		return
 	}
-	a.node.queued -= a.queued
 	a.tried = append(a.tried, a.node.id)
-	r.try(a.request)
+	r.visit(a.request)
 }
 
-func (r *run) release(a *attempt) {
+func (r *run) release(a *attempt, outcome pool.Outcome) {
 	a.over = true
-	a.node.inFlight--
 	delete(a.node.calls, a)
+	if counted := min(r.now, r.to) - max(a.dispatched, r.from); counted > 0 {
+		r.outcome.busy += counted
+	}
+	r.changed = r.changed || outcome == pool.Failed || a.lease.Trial // its circuit may be another
+	must(r.shared.Release(context.Background(), pool.Release{Lease: a.lease, Outcome: outcome, Measured: a.measured}))
+	r.freed(a.gateway)
 }

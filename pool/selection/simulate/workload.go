@@ -16,6 +16,12 @@ type workload struct {
 	stream uint64
 	// burst is how many sessions begin together on average.
 	burst float64
+	// patience is how long a request waits for a slot, in seconds.
+	patience float64
+	// unary is the share of the requests that want their answer in one piece.
+	unary float64
+	// independent: each turn is a conversation of its own.
+	independent bool
 	// shared are the heads (tools and system prompt) that sessions choose from, in tokens.
 	shared func(*rand.Rand) []piece
 	// session makes one.
@@ -36,6 +42,8 @@ type turn struct {
 	pause float64
 	// gateway is where the load balancer sends it.
 	gateway int
+	// streamed: the answer comes token by token.
+	streamed bool
 	// misjudged is what the gateway's estimate of tokens is off by, as a factor.
 	misjudged float64
 
@@ -50,64 +58,14 @@ type session struct {
 	start float64
 	head  piece
 	turns []*turn
+	// first is the turn that it goes on with at start: those before it are over when a run begins.
+	first int
 }
 
 const gateways = 3
 
 // bytesPerToken is that of English text.
 const bytesPerToken = 4
-
-var workloads = []workload{
-	{
-		name: "chat", stream: 1, burst: 1,
-		shared: heads(20, 600, 2000),
-		session: func(r *rand.Rand, heads []piece) *session {
-			s := &session{head: popular(r, heads)}
-			s.add(r, 0, []piece{fresh(r, lognormal(r, 90, 1.0, 10, 3000))}, lognormal(r, 180, 0.8, 8, 1000))
-			return s
-		},
-	},
-	{
-		name: "multi-turn", stream: 2, burst: 1,
-		shared: heads(10, 300, 1500),
-		session: func(r *rand.Rand, heads []piece) *session {
-			s := &session{head: popular(r, heads)}
-			for range 2 + r.IntN(9) {
-				s.add(r, 3+15*r.ExpFloat64(), []piece{fresh(r, lognormal(r, 120, 1.1, 10, 6000))}, lognormal(r, 200, 0.8, 8, 1000))
-			}
-			return s
-		},
-	},
-	{
-		name: "documents", stream: 3, burst: 1,
-		shared: heads(5, 200, 600),
-		session: func(r *rand.Rand, heads []piece) *session {
-			// Several questions on one text, each in a conversation of its own, so that only the text is shared.
-			s := &session{head: popular(r, heads)}
-			text := fresh(r, lognormal(r, 8000, 0.9, 1500, 60_000))
-			questions := 1
-			if r.Float64() < 0.4 {
-				questions += 1 + r.IntN(3)
-			}
-			for range questions {
-				s.add(r, 5+20*r.ExpFloat64(), []piece{text, fresh(r, lognormal(r, 40, 0.6, 8, 300))}, lognormal(r, 250, 0.7, 20, 1000))
-			}
-			return s
-		},
-	},
-	{
-		name: "agents", stream: 4, burst: 10,
-		shared: heads(8, 3000, 6000),
-		session: func(r *rand.Rand, heads []piece) *session {
-			s := &session{head: popular(r, heads)}
-			s.add(r, 0, []piece{fresh(r, lognormal(r, 200, 0.8, 20, 3000))}, lognormal(r, 80, 0.6, 10, 400))
-			for range 3 + r.IntN(12) {
-				s.add(r, 0.3+1.2*r.ExpFloat64(), []piece{fresh(r, lognormal(r, 400, 1.2, 20, 5000))}, lognormal(r, 80, 0.6, 10, 400))
-			}
-			return s
-		},
-	},
-}
 
 // add appends a turn.
 func (s *session) add(r *rand.Rand, pause float64, message []piece, output int) {
@@ -116,9 +74,6 @@ func (s *session) add(r *rand.Rand, pause float64, message []piece, output int) 
 		gateway: r.IntN(gateways), misjudged: 0.85 + 0.35*r.Float64(),
 	})
 }
-
-// independent: each turn is a conversation of its own.
-func (w workload) independent() bool { return w.name == "documents" }
 
 func heads(count, least, most int) func(*rand.Rand) []piece {
 	return func(r *rand.Rand) []piece {
@@ -141,13 +96,18 @@ func lognormal(r *rand.Rand, median, sigma, least, most float64) int {
 	return int(min(max(median*math.Exp(sigma*r.NormFloat64()), least), most))
 }
 
-// generate makes the sessions that begin within a time, at a share of what the fleet can serve.
-func generate(w workload, seed uint64, load, duration float64, under setting) []*session {
+// usualTPS is what it is assumed how quickly the answers came that are over when a run begins.
+const usualTPS = 30
+
+// generate makes the sessions of a time, so many requests a second on average. Those that began before 0 and last longer go
+// on where they are then: otherwise the load would grow for as long as a session lasts.
+func generate(w workload, seed uint64, requestsPerSecond, duration float64) []*session {
 	r := rand.New(rand.NewPCG(seed, w.stream))
 	shared := w.shared(r)
-	rate := load * sessionsPerSecond(w, under, shared, rand.New(rand.NewPCG(seed, 99)))
+	turns, longest := w.extent(shared, rand.New(rand.NewPCG(seed, 98)))
+	rate := requestsPerSecond / turns
 	var sessions []*session
-	for at := 0.0; ; {
+	for at := -longest; ; {
 		at += r.ExpFloat64() * w.burst / rate
 		if at > duration {
 			break
@@ -159,21 +119,54 @@ func generate(w workload, seed uint64, load, duration float64, under setting) []
 		for range together {
 			s := w.session(r, shared)
 			s.start = at + 2*r.Float64()*float64(min(together-1, 1))
-			sessions = append(sessions, s)
+			for _, t := range s.turns {
+				t.streamed = r.Float64() >= w.unary
+			}
+			if s.skip(); s.first < len(s.turns) {
+				sessions = append(sessions, s)
+			}
 		}
 	}
 	var scratch []byte
 	for _, s := range sessions {
-		scratch = s.complete(w.independent(), scratch)
+		scratch = s.complete(w.independent, scratch)
 	}
 	return sessions
 }
 
-// sessionsPerSecond is how many sessions the fleet can serve, by the means of a sample.
-func sessionsPerSecond(w workload, under setting, shared []piece, r *rand.Rand) float64 {
-	const sample = 2000
-	prompt, output, turns := 0.0, 0.0, 0.0
-	for range sample {
+// skip leaves out the turns that are over at 0.
+func (s *session) skip() {
+	for s.start < 0 && s.first < len(s.turns) {
+		s.start += float64(s.turns[s.first].answer.tokens) / usualTPS
+		if s.first++; s.first < len(s.turns) {
+			s.start += s.turns[s.first].pause
+		}
+	}
+}
+
+// sampled is how many sessions a mean is taken over.
+const sampled = 2000
+
+// extent is how many turns a session has on average, and about how many seconds the longest one lasts.
+func (w workload) extent(shared []piece, r *rand.Rand) (turns, longest float64) {
+	for range sampled {
+		s := w.session(r, shared)
+		lasts := 0.0
+		for _, t := range s.turns {
+			turns++
+			lasts += t.pause + float64(t.answer.tokens)/usualTPS
+		}
+		longest = max(longest, lasts)
+	}
+	return turns / sampled, longest
+}
+
+// demand is that of a workload's average request, if nothing is held.
+func (w workload) demand(seed uint64) demand {
+	r := rand.New(rand.NewPCG(seed, 99))
+	shared := w.shared(rand.New(rand.NewPCG(seed, w.stream)))
+	d, turns := demand{}, 0.0
+	for range sampled {
 		s := w.session(r, shared)
 		history := s.head.tokens
 		for _, t := range s.turns {
@@ -181,15 +174,15 @@ func sessionsPerSecond(w workload, under setting, shared []piece, r *rand.Rand) 
 			for _, p := range t.message {
 				added += p.tokens
 			}
-			prompt += float64(history + added)
-			output += float64(t.answer.tokens)
+			d.prompt += float64(history + added)
+			d.output += float64(t.answer.tokens)
 			turns++
-			if !w.independent() {
+			if !w.independent {
 				history += added + t.answer.tokens
 			}
 		}
 	}
-	return under.capacity(prompt/turns, output/turns) * sample / turns
+	return demand{prompt: d.prompt / turns, output: d.output / turns}
 }
 
 // complete works out what follows from the turns: the engine's links and the gateway's keys, over real bytes.
