@@ -27,7 +27,11 @@ type links struct {
 	open    map[string]*link
 }
 
-// maxLinks bounds the links that are kept; those of nodes that left are the first to go when there are more.
+// maxAnswer is the longest answer of a machine, in bytes: two million tokens of text, with room for log probabilities. Whoever
+// lends a machine is trusted with less of the gateway's memory than a vendor is.
+const maxAnswer = 16 << 20
+
+// maxLinks bounds the links that are kept. When there are more, any of them makes room, and is made anew when it is needed.
 const maxLinks = 1000
 
 // to returns the link to a node. Another endpoint, or another key, has connections of its own.
@@ -51,7 +55,7 @@ func (l *links) to(n *pool.Node) *link {
 	guard := guarded.New(guarded.Options{Allowed: n.Networks, AllowLoopback: l.options.AllowLoopback, Timeout: l.options.Limits.Connect})
 	carrier := transport.Pool(l.options.Limits.Connect, guard.DialContext)
 	fresh := &link{made: made, carrier: carrier,
-		dialect: openai.New(openai.Options{Transport: carrier, Limits: l.options.Limits, Version: l.options.Version})}
+		dialect: openai.New(openai.Options{Transport: carrier, Limits: l.options.Limits, MaxAnswer: maxAnswer, Version: l.options.Version})}
 	l.open[n.ID] = fresh
 	return fresh
 }

@@ -33,12 +33,20 @@ type Options = transport.Options
 type Vendor struct {
 	client    *transport.Client
 	userAgent string
+	// most is the longest answer and the longest event, in bytes.
+	most int
 }
 
 var _ vendors.Vendor = (*Vendor)(nil)
 
 // New returns a Vendor.
-func New(o Options) *Vendor { return &Vendor{client: o.Client(), userAgent: o.UserAgent()} }
+func New(o Options) *Vendor {
+	v := &Vendor{client: o.Client(), userAgent: o.UserAgent(), most: maxAnswer}
+	if o.MaxAnswer > 0 {
+		v.most = o.MaxAnswer
+	}
+	return v
+}
 
 // CloseIdleConnections closes the connections that no call uses.
 func (v *Vendor) CloseIdleConnections() { v.client.CloseIdleConnections() }
@@ -50,7 +58,7 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 		return nil, failed
 	}
 	defer call.close()
-	body, failed := transport.ReadAll(ctx, t.Vendor, call.res, maxAnswer)
+	body, failed := transport.ReadAll(ctx, t.Vendor, call.res, int64(v.most))
 	if failed != nil {
 		return nil, failed
 	}
@@ -86,6 +94,7 @@ type call struct {
 	encoded *encoded
 	strict  bool
 	choices int // that were asked for
+	most    int // bytes of the answer or of an event
 	res     *http.Response
 }
 
@@ -115,7 +124,7 @@ func (v *Vendor) begin(ctx context.Context, t vendors.Target, req *ktmsv1.Genera
 	if failed != nil {
 		return nil, failed
 	}
-	return &call{target: t, encoded: encoded, strict: req.GetStrictParams(), choices: int(max(1, req.GetN())), res: res}, nil
+	return &call{target: t, encoded: encoded, strict: req.GetStrictParams(), choices: int(max(1, req.GetN())), most: v.most, res: res}, nil
 }
 
 // headers sets all that goes out: nothing of the caller's request does.
@@ -191,7 +200,7 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 	if isJSON, err := startsObject(body); err != nil && err != io.EOF {
 		return transport.Failure(ctx, c.target.Vendor, err)
 	} else if isJSON {
-		whole, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+		whole, err := io.ReadAll(io.LimitReader(body, int64(c.most)))
 		if err != nil {
 			return transport.Failure(ctx, c.target.Vendor, err)
 		}
@@ -199,7 +208,7 @@ func (c *call) stream(ctx context.Context, yield func(vendors.Event, error) bool
 		return failed
 	}
 
-	events := sse.NewReader(body)
+	events := sse.NewReaderSize(body, c.most)
 	for {
 		event, err := events.Next()
 		// What a missing blank line leaves of the last event may well be whole.

@@ -20,6 +20,7 @@ type stream struct {
 	// What was said already, so that each chunk says only what is new.
 	id, model, fingerprint, tier string
 	extra                        openaiapi.Members
+	extraBytes                   int // of the values in it
 	// held are members of the whole answer that wait for a chunk with content: they alone are no content.
 	held openaiapi.Members
 }
@@ -29,6 +30,10 @@ type stream struct {
 const (
 	maxChoices = 128
 	maxCalls   = 1024
+	// maxExtra is how many further members of the whole answer are kept, and maxExtraBytes how large they are together.
+	// Servers have a dozen, and some name what they have found on the web.
+	maxExtra      = 256
+	maxExtraBytes = 4 << 20
 )
 
 // choice is one answer of a stream.
@@ -105,9 +110,15 @@ func (s *stream) hold(extra openaiapi.Members) {
 		if m.Name == "obfuscation" || string(m.Value) == "null" || bytes.Equal(s.extra.Get(m.Name), m.Value) {
 			continue // obfuscation is padding against eavesdroppers on the vendor's own connection
 		}
+		former := s.extra.Get(m.Name)
+		size := s.extraBytes + len(m.Value) - len(former)
+		if former == nil && len(s.extra) >= maxExtra || size > maxExtraBytes {
+			continue
+		}
 		value := bytes.Clone(m.Value)
 		s.extra.Take(m.Name)
 		s.extra.Add(m.Name, value)
+		s.extraBytes = size
 		s.held.Take(m.Name)
 		s.held.Add(m.Name, value)
 	}

@@ -21,14 +21,14 @@ func (d *decoder) null() bool {
 
 func (d *decoder) keep(extra *Members) {
 	name := string(d.name())
-	if value := d.raw(); d.err == nil {
+	if value := d.raw(); d.build() {
 		*extra = append(*extra, Member{name, value})
 	}
 }
 
 // keepFrom is keep for a value that was read already, from start on.
 func (d *decoder) keepFrom(start int, extra *Members) {
-	if d.err == nil {
+	if d.build() {
 		*extra = append(*extra, Member{string(d.name()), d.data[start:d.pos:d.pos]})
 	}
 }
@@ -223,7 +223,7 @@ func (d *decoder) object(want string, extra *Members) bool {
 func (d *decoder) elementObject() bool {
 	if d.kind() == '{' {
 		d.enter()
-		return d.err == nil
+		return d.build()
 	}
 	if d.lenient {
 		d.skip()

@@ -152,6 +152,9 @@ func (d *decoder) content(m *Message) {
 		parts := []Part{}
 		for d.element() {
 			if d.kind() == '"' && d.lenient { // a list of plain strings
+				if !d.build() {
+					break
+				}
 				parts = append(parts, Part{Type: "text", Text: unquote(d.quoted())})
 				continue
 			}

@@ -77,7 +77,8 @@ type CompletionTokensDetails struct {
 	Extra                    Members
 }
 
-// DecodeChatResponse reads an answer, leniently: the only errors are *SyntaxError and an answer that is no object.
+// DecodeChatResponse reads an answer, leniently: the only errors are *SyntaxError, and *TypeError for an answer that is no
+// object or has more values than can be.
 func DecodeChatResponse(data []byte) (*ChatResponse, error) {
 	r := &ChatResponse{}
 	d := newDecoder(data, true)

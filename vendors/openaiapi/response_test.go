@@ -1,7 +1,10 @@
 package openaiapi
 
 import (
+	"bytes"
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -134,4 +137,45 @@ func TestModelList(t *testing.T) {
 	if got := string(l.AppendJSON(nil)); got != `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x","max_model_len":4096}]}` {
 		t.Error(got)
 	}
+}
+
+// TestAnAnswerOfManyValues: a few megabytes of nothing but values would take gigabytes.
+func TestAnAnswerOfManyValues(t *testing.T) {
+	many := func(before, value, after string, n int) []byte {
+		return []byte(before + strings.TrimSuffix(strings.Repeat(value, n), ",") + after)
+	}
+	for name, shape := range map[string][3]string{
+		"choices":         {`{"choices":[`, `{},`, `]}`},
+		"calls":           {`{"choices":[{"message":{"tool_calls":[`, `{},`, `]}}]}`},
+		"parts":           {`{"choices":[{"message":{"content":[`, `{"type":"text"},`, `]}}]}`},
+		"texts":           {`{"choices":[{"message":{"content":[`, `"",`, `]}}]}`},
+		"further members": {`{"choices":[{"message":{`, `"a":1,`, `}}]}`},
+		"wrong members":   {`{"choices":[{"message":{`, `"role":1,`, `}}]}`},
+	} {
+		for _, delta := range []bool{false, true} {
+			text := many(shape[0], shape[1], shape[2], maxBuilt+1)
+			if delta {
+				text = bytes.Replace(text, []byte(`"message"`), []byte(`"delta"`), 1)
+			}
+			err := decodeAnswer(text, delta)
+			if wrong, is := errors.AsType[*TypeError](err); !is || !strings.Contains(wrong.Error(), "no more than") {
+				t.Errorf("%s, of a stream: %v: %v", name, delta, err)
+			}
+		}
+	}
+	// What is kept as it stands may be as large as it likes.
+	if err := decodeAnswer(many(`{"choices":[{"message":{},"logprobs":[`, `{},`, `]}],"x":[]}`, maxBuilt+1), false); err != nil {
+		t.Error(err)
+	}
+	if _, err := DecodeChatRequest(many(`{"model":"m","messages":[`, `{"role":"user","content":""},`, `]}`, maxBuilt+1)); err != nil {
+		t.Errorf("a request: %v", err)
+	}
+}
+
+func decodeAnswer(text []byte, delta bool) error {
+	if delta {
+		return new(ChatChunk).Decode(text)
+	}
+	_, err := DecodeChatResponse(text)
+	return err
 }

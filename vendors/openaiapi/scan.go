@@ -11,6 +11,11 @@ import (
 // maxDepth is how deep values may nest; encoding/json stops at the same depth.
 const maxDepth = 10000
 
+// maxBuilt is how many elements and further members an answer may have. Each takes a hundred times the room of its text,
+// so that a small answer of nothing else would fill the memory. Answers have some dozens; values that are kept as they
+// stand (log probabilities, schemas) count once.
+const maxBuilt = 1 << 16
+
 // decoder reads one JSON text from front to back, once. It checks the syntax as it goes. The first error sticks; every
 // method is then a no-op, so that callers test it once at the end.
 type decoder struct {
@@ -18,9 +23,11 @@ type decoder struct {
 	pos  int
 	// lenient: a member of a wrong type goes to Extra instead of failing.
 	lenient bool
-	err     error
-	open    []level
-	buf     [6]level
+	// built counts the elements and further members of an answer.
+	built int
+	err   error
+	open  []level
+	buf   [6]level
 }
 
 // level is an object or an array that the decoder stands in.
@@ -53,6 +60,20 @@ func (d *decoder) syntax(what string) {
 		d.err = &SyntaxError{Offset: d.pos, What: what}
 	}
 	d.pos = len(d.data)
+}
+
+// build makes room for one more element or further member, and reports whether there is any. A request is its caller's own
+// affair: its size is bounded by the door.
+func (d *decoder) build() bool {
+	if d.err != nil || !d.lenient {
+		return d.err == nil
+	}
+	if d.built++; d.built > maxBuilt {
+		d.err = &TypeError{Path: d.path(), Want: fmt.Sprintf("no more than %d values", maxBuilt)}
+		d.pos = len(d.data)
+		return false
+	}
+	return true
 }
 
 // path spells the current position: messages[2].content.
