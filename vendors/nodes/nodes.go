@@ -164,13 +164,18 @@ func (v *Vendor) Run(ctx context.Context) {
 	defer renew.Stop()
 	pulse := time.NewTicker(v.options.Pulse.Look)
 	defer pulse.Stop()
+	catchUp := time.NewTicker(catchUpEvery)
+	defer catchUp.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			v.tasks.close()
+			v.repay(context.WithoutCancel(ctx))
 			return
 		case <-renew.C:
 			v.tasks.spawn(func() { v.renew(ctx) })
+		case <-catchUp.C:
+			v.tasks.spawn(func() { v.catchUp(ctx) })
 		case <-pulse.C:
 			v.feel(ctx)
 		}

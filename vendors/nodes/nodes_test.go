@@ -539,3 +539,81 @@ func TestWeigh(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// deaf is a pool that takes no slots back for a while.
+type deaf struct {
+	pool.Nodes
+	is atomic.Bool
+}
+
+func (d *deaf) Release(ctx context.Context, release pool.Release) error {
+	if d.is.Load() {
+		return pool.ErrUnavailable
+	}
+	return d.Nodes.Release(ctx, release)
+}
+
+// TestASlotThatCouldNotBeGivenBackIsGivenBackLater, long before its lease ends.
+func TestASlotThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
+	t.Parallel()
+	d := &deaf{}
+	w := newWorld(t, func(o *nodes.Options) {
+		d.Nodes = o.Nodes
+		o.Nodes, o.Lease = d, time.Hour
+	})
+	w.run()
+	w.node("n", answers, nil)
+	d.is.Store(true)
+	if failed := w.call(t.Context(), target(nil), false); failed != nil {
+		t.Fatal(failed)
+	}
+	if failed := w.call(t.Context(), target(nil), false); failed == nil || failed.Kind != vendors.Busy {
+		t.Fatalf("the slot is taken, and a call ended with %v", failed)
+	}
+	d.is.Store(false)
+	w.free("n")
+}
+
+// TestALeaseThatThePoolHasLostIsTakenAnew: its call occupies the node all the same.
+func TestALeaseThatThePoolHasLostIsTakenAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *nodes.Options) { o.Lease = 3 * time.Second })
+	w.run()
+	began, end := make(chan struct{}), make(chan struct{})
+	w.node("n", func(rw http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-end
+		answers(rw, r)
+	}, nil)
+	done := make(chan *vendors.Error, 1)
+	go func() { done <- w.call(t.Context(), target(nil), false) }()
+	<-began
+	fleet, err := w.machines.Fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := fleet.Nodes[0]
+	if _, err := w.machines.Remove(t.Context(), "n", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.machines.Register(t.Context(), n.NodeSpec, n.NodeReport); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		loads, err := w.machines.Loads(t.Context(), "m", []string{"n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if loads[0].InFlight == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the call's slot is free")
+		}
+	}
+	close(end)
+	if failed := <-done; failed != nil {
+		t.Error(failed)
+	}
+	w.free("n")
+}

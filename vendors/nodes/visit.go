@@ -33,8 +33,6 @@ type visit struct {
 	// begun: the pool was told that the prompt is read.
 	begun atomic.Bool
 	soon  *time.Timer
-	// lost: the lease ended under the call, and has to be taken anew. It belongs to the renewals.
-	lost bool
 
 	outcome  pool.Outcome
 	measured pool.Speed
@@ -163,7 +161,9 @@ func (c *visit) leave() {
 		Idle: selection.Idle(c.node.MaxConcurrent, c.node.Level, busy)}
 	c.v.tasks.spawn(func() {
 		if err := c.v.options.Nodes.Release(context.Background(), release); err != nil {
-			c.v.options.Log.Debug("a slot was not given back, and ends by itself", "node", c.node.ID, "error", err)
+			c.v.options.Log.Debug("a slot is given back later", "node", c.node.ID, "error", err)
+			c.v.live.owe(owed{release, time.Now().Add(c.v.options.Lease)})
+			return
 		}
 		c.v.lines.freed(c.lease.Model)
 	})
