@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 )
 
@@ -16,6 +17,7 @@ type job struct {
 	failed  func()
 
 	opened bool // its turn to be read has come
+	begun  bool // its answer has
 	unread float64
 	held   int
 	finish float64 // in the engine's decoded tokens
@@ -176,6 +178,7 @@ func (e *engine) begin() {
 	j := e.unread[0]
 	e.unread = e.unread[1:]
 	e.cache.read(j.chain)
+	j.begun = true
 	j.finish = e.decoded + float64(j.output)
 	heap.Push(&e.answers, j)
 	j.started(j.held)
@@ -189,6 +192,26 @@ func (e *engine) complete() {
 	e.running--
 	e.admit()
 	j.done()
+}
+
+// firstToken is how long it would take for a prompt that came now, in seconds.
+func (e *engine) firstToken(chain []link) float64 {
+	if e.down || e.frozen {
+		return math.Inf(1)
+	}
+	tokens := chain[len(chain)-1].tokens - e.cache.held(chain)
+	for j := range e.all {
+		switch {
+		case j.begun:
+		case j.opened:
+			tokens += int(j.unread)
+		default:
+			tokens += j.promptTokens() - e.cache.held(j.chain)
+		}
+	}
+	step := e.step()
+	reading := float64(tokens) * (1/e.prefill + step/e.chunk)
+	return max(e.warmAt-e.clock.now, 0) + e.overhead + (step+reading)*e.slow
 }
 
 // slowDown changes its speed.

@@ -1,5 +1,5 @@
 // Command simulate compares ways to choose a node: the spec's smooth weighted round robin, the same with the corrected slot
-// rule, least occupancy, consistent hashing with bounded loads, and the design of package selection.
+// rule, least occupancy, whoever knows the engines, consistent hashing with bounded loads, and the design of package selection.
 //
 // It lets 12 unequal nodes with 194 slots serve seven workloads, under heartbeats every 5 s, stragglers, crashes, freezes,
 // drains and the load of others. Three gateways share a pool, package pool/memory under a simulated clock, which does what
@@ -102,11 +102,11 @@ func simulate(w io.Writer, under setting) error {
 
 // play plays every scenario, as many at once as there are processors. Each depends on nothing but its seed.
 func (s setting) play() []*scenario {
-	var scenarios []*scenario
-	var parts []func()
+	scenarios := make([]*scenario, 0, len(s.workloads)*s.seeds*len(s.loads))
+	parts := make([]func(), 0, len(s.workloads)*s.seeds)
 	for _, work := range s.workloads {
 		for seed := range s.seeds {
-			var part []*scenario
+			part := make([]*scenario, 0, len(s.loads))
 			for _, load := range s.loads {
 				part = append(part, &scenario{workload: work, seed: uint64(seed + 1), load: load})
 			}

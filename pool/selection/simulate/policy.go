@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	"github.com/ai-process/ktms/pool/selection"
 )
 
@@ -13,7 +15,7 @@ type policy struct {
 	weighs selection.Policy
 	// pick, where there is one, chooses instead of the pool: the index of one of the candidates of the best rank that have a
 	// free slot. The pool then takes that one's slot.
-	pick func(free []selection.Candidate, t *turn) int
+	pick func(r *run, free []selection.Candidate, t *turn) int
 }
 
 var plain = selection.Policy{Plain: true}
@@ -23,6 +25,7 @@ var everyPolicy = []policy{
 	{"spec's smooth WRR", true, plain, nil},
 	{"corrected slot rule", false, plain, nil},
 	{"least occupancy", false, plain, leastOccupied},
+	{"knows the engines", false, plain, soonest},
 	{"bounded hashing", false, plain, hashed},
 	{"the design", false, selection.DefaultPolicy(), nil},
 }
@@ -48,12 +51,12 @@ func (r *run) picked(candidates []selection.Candidate, q *request) []selection.C
 	if len(free) == 0 {
 		return candidates
 	}
-	chosen := at[r.policy.pick(free, q.turn)]
+	chosen := at[r.policy.pick(r, free, q.turn)]
 	return candidates[chosen : chosen+1]
 }
 
 // leastOccupied takes the node with the smallest share of taken slots; of equals, the one with the most free ones.
-func leastOccupied(free []selection.Candidate, _ *turn) int {
+func leastOccupied(_ *run, free []selection.Candidate, _ *turn) int {
 	best := 0
 	for i, a := range free {
 		b := free[best]
@@ -65,12 +68,24 @@ func leastOccupied(free []selection.Candidate, _ *turn) int {
 	return best
 }
 
+// soonest knows what no gateway can, all that goes on in the engines and what is in their memory, and takes the node whose
+// first token comes soonest. It shows how much there is to gain.
+func soonest(r *run, free []selection.Candidate, t *turn) int {
+	best, shortest := 0, math.Inf(1)
+	for i, c := range free {
+		if seconds := r.nodes[r.at[c.Node]].engine.firstToken(t.chain); seconds < shortest {
+			best, shortest = i, seconds
+		}
+	}
+	return best
+}
+
 // boundOf is how much fuller than the average a node may get by hashing, the usual bound.
 const boundOf = 1.25
 
 // hashed is consistent hashing with bounded loads, by how a conversation begins: the nodes come in an order of the
 // conversation's own, and the first one that is not too full takes it.
-func hashed(free []selection.Candidate, t *turn) int {
+func hashed(_ *run, free []selection.Candidate, t *turn) int {
 	taken, slots := int64(1), int64(0)
 	for _, c := range free {
 		taken += c.Occupied()

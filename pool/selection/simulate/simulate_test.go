@@ -184,12 +184,12 @@ func TestBoundedHashing(t *testing.T) {
 	for i := range free {
 		free[i] = selection.Candidate{Node: fmt.Sprint("node-", i), Max: 10, Slots: 10, InFlight: 2}
 	}
-	home := hashed(free, talk.turns[0])
-	if again := hashed(free, talk.turns[2]); again != home {
+	home := hashed(nil, free, talk.turns[0])
+	if again := hashed(nil, free, talk.turns[2]); again != home {
 		t.Errorf("it went from %s to %s", free[home].Node, free[again].Node)
 	}
 	free[home].InFlight = 8
-	if hashed(free, talk.turns[2]) == home {
+	if hashed(nil, free, talk.turns[2]) == home {
 		t.Error("it stayed on a node that was much fuller than the others")
 	}
 }

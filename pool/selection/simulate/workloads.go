@@ -97,13 +97,16 @@ var workloads = []workload{
 		},
 	},
 	{
-		// Jobs that summarise or extract: many texts at once under one instruction, answers in one piece. The articles of the
-		// usual benchmark for it (CNN/DailyMail) have about 1,000 tokens, papers and reports (arXiv, GovReport) 6,000 to 9,000.
-		name: "batch", stream: 7, burst: 20, patience: servicePatience, unary: 1,
+		// Jobs that summarise or extract: a few workers each, one text after the other under one instruction, answers in one
+		// piece. The articles of the usual benchmark for it (CNN/DailyMail) have about 1,000 tokens, papers and reports (arXiv,
+		// GovReport) 6,000 to 9,000.
+		name: "batch", stream: 7, burst: 8, patience: servicePatience, unary: 1, independent: true,
 		shared: heads(20, 150, 500),
 		session: func(r *rand.Rand, heads []piece) *session {
 			s := &session{head: popular(r, heads)}
-			s.add(r, 0, []piece{fresh(r, lognormal(r, 1800, 0.9, 200, 12_000))}, lognormal(r, 130, 0.6, 20, 600))
+			for range 4 + r.IntN(17) {
+				s.add(r, 0.1+0.4*r.ExpFloat64(), []piece{fresh(r, lognormal(r, 1800, 0.9, 200, 12_000))}, lognormal(r, 130, 0.6, 20, 600))
+			}
 			return s
 		},
 	},
