@@ -14,8 +14,11 @@ import (
 // engineVariable makes this test binary serve as a scripted engine at an address instead of testing.
 const engineVariable = "KTMS_TEST_SERVE_AS_ENGINE"
 
-// poolModel is what all engines have.
-const poolModel = "m"
+// poolModel is what all engines have, and manualModel what those that are an Ollama have beside: README.md asks for it.
+const (
+	poolModel   = "m"
+	manualModel = "llama3.2"
+)
 
 // What a request's text asks of an engine: to be kept until the engine is told to let it go, before its first word or, of a
 // stream, after it.
@@ -84,8 +87,13 @@ func serveEngine(address string) error {
 	}
 	page("GET /health", "")
 	page("GET /v1/models", `{"object":"list","data":[{"id":"`+poolModel+`","max_model_len":100000}]}`)
-	page("GET /api/tags", `{"models":[{"name":"`+poolModel+`:latest","digest":"d"}]}`)
-	page("GET /api/ps", `{"models":[{"name":"`+poolModel+`:latest","digest":"d","size":1,"size_vram":1,"context_length":100000}]}`)
+	var tags, loaded []string
+	for _, model := range []string{poolModel, manualModel} {
+		tags = append(tags, fmt.Sprintf(`{"name":"%s:latest","digest":"d"}`, model))
+		loaded = append(loaded, fmt.Sprintf(`{"name":"%s:latest","digest":"d","size":1,"size_vram":1,"context_length":100000}`, model))
+	}
+	page("GET /api/tags", `{"models":[`+strings.Join(tags, ",")+`]}`)
+	page("GET /api/ps", `{"models":[`+strings.Join(loaded, ",")+`]}`)
 	mux.HandleFunc("GET /metrics", e.metrics)
 	mux.HandleFunc("POST /v1/chat/completions", e.chat)
 	mux.HandleFunc("POST /conduct", e.script)
