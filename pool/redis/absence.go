@@ -13,6 +13,14 @@ const outageReach = 30 * time.Second
 // noticedWithin is how long after an outage it may be noticed what Redis has lost in it: fleets are read anew sooner.
 const noticedWithin = 2 * staleAfter
 
+const (
+	// forgetsAfter is from how long an outage may have been longer than a lease: nobody could renew it meanwhile.
+	forgetsAfter = 5 * time.Second
+	// settling is for how long nobody is sent to a node after Redis has lost leases, or may have: until every replica that has
+	// calls under way has left Redis alone and has renewed their leases.
+	settling = 5 * time.Second
+)
+
 // absence is the last time that Redis was away, an outage: from the first call that failed to the next that did not, by the pool's clock
 // in microseconds. Heartbeats could not be taken meanwhile. It is safe for concurrent use.
 type absence struct {
@@ -20,6 +28,9 @@ type absence struct {
 	open atomic.Bool
 	// turn counts the outages that have ended.
 	turn atomic.Uint64
+
+	// forgot is when Redis has lost leases, as far as is known; 0 = never.
+	forgot atomic.Int64
 
 	mu           sync.Mutex
 	began, ended int64
@@ -49,6 +60,9 @@ func (a *absence) answered(now int64) {
 	defer a.mu.Unlock()
 	if a.open.Load() {
 		a.ended = max(now, a.began)
+		if a.ended-a.began >= forgetsAfter.Microseconds() {
+			a.forgot.Store(a.ended)
+		}
 		a.turn.Add(1)
 		a.open.Store(false)
 	}
@@ -57,6 +71,7 @@ func (a *absence) answered(now int64) {
 // lost notes that Redis has lost what it knew at an instant, also where no call has failed: it was away for a moment, and
 // nobody called.
 func (a *absence) lost(knew, now int64) {
+	a.forgot.Store(now)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open.Load() || a.ended != 0 && now-a.ended <= noticedWithin.Microseconds() {
@@ -77,4 +92,10 @@ func (a *absence) last() (began, ended int64) {
 		return 0, 0
 	}
 	return a.began, a.ended
+}
+
+// settled reports whether the leases that Redis has are those of the calls that run.
+func (a *absence) settled(now int64) bool {
+	forgot := a.forgot.Load()
+	return forgot == 0 || now-forgot >= settling.Microseconds()
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -272,6 +273,9 @@ func (n *Nodes) look(former *view, got fleetAnswer) (*view, error) {
 		if there && s.heartbeat+n.retention.Microseconds() > now {
 			v.known[id] = s
 			v.before = min(v.before, s.heartbeat+n.retention.Microseconds())
+			if was != nil && !was.kept && restarted(was.node.Generation, s.node.Generation) {
+				n.client.away.forgot.Store(now)
+			}
 		}
 	}
 	n.keep(v, former, got.removed, now)
@@ -314,6 +318,18 @@ func (n *Nodes) keep(v, former *view, removed []string, now int64) {
 		}
 		v.kept[id] = s.node
 	}
+}
+
+// restarted reports whether generations are counted from the beginning again: Redis has lost what it knew, and the node has
+// registered since. Of all nodes that do so one at least has no higher number than before.
+func restarted(former, generation string) bool {
+	return generation != former && countOf(generation) <= countOf(former)
+}
+
+// countOf is the number at the end of a generation.
+func countOf(generation string) int64 {
+	n, _ := strconv.ParseInt(generation[strings.LastIndexByte(generation, '/')+1:], 10, 64) // the scripts write it
+	return n
 }
 
 // forgottenSlack is by how many microseconds Redis may forget a node before this client's idea of the time says so.

@@ -31,9 +31,9 @@ func TestFleetIsToldOfChanges(t *testing.T) {
 					}
 					fleet, err := other.Fleet(ctx)
 					if err != nil {
-						t.Fatal(err)
+						t.Log(err) // servers that get no time for long think each other gone
 					}
-					return is(fleet.Nodes)
+					return err == nil && is(fleet.Nodes)
 				})
 			}
 			shows("nobody is there", func(nodes []pool.Node) bool { return len(nodes) == 0 })

@@ -20,6 +20,9 @@ const (
 
 // Choose implements pool.Nodes.
 func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen, error) {
+	if !n.client.away.settled(n.client.clock.guess()) {
+		return taken(choosing.Contenders), nil
+	}
 	kept := n.kept()
 	got, err := n.run(ctx, "choose", n.client.scripts.choose, func(r *request) {
 		r.turn(choosing.Model)
@@ -52,6 +55,15 @@ func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen
 		}
 	}
 	return chosen, nil
+}
+
+// taken is the outcome while it is not known who is on the nodes.
+func taken(contenders []pool.Contender) pool.Chosen {
+	var all pool.Chosen
+	for i := range contenders {
+		all.Occupied += min(contenders[i].Slots, contenders[i].Max)
+	}
+	return all
 }
 
 // contender is what choose.lua is told of one.
