@@ -242,7 +242,9 @@ type Nodes interface {
 
 	// Choose picks a contender as selection.Choose does and takes its slot, in one round trip: ended leases are healed,
 	// counters read, prefixes matched, the turn taken, and all of it stored. A contender that is not registered, or whose circuit
-	// is open, or is tried by another request, is not free. Without a free one nothing changes.
+	// is open, or is tried by another request, is not free. Without a free one nothing changes. After an outage in which leases may have
+	// been lost none is free for a few seconds, in which calls that run are to renew theirs. An error takes no slot for long,
+	// also where its outcome is not known.
 	Choose(ctx context.Context, c Choosing) (Chosen, error)
 	// Begun says that the node has read the prompt: its first token came.
 	Begun(ctx context.Context, lease Lease) error

@@ -177,7 +177,7 @@ func TestEmptyAfterAnOutage(t *testing.T) {
 	left := map[string]selection.Health{"back": selection.Healthy, "quiet": selection.Healthy}
 	eventually(t, "both know what is removed", func() bool { return len(f.states(f.Nodes)) == 2 && len(f.states(another)) == 2 })
 	f.want(f.Nodes, "later", left)
-	f.clock.Advance(outageReach - time.Microsecond)
+	f.clock.Advance(outageReach - settling - time.Microsecond)
 	left["back"], left["quiet"] = selection.Offline, selection.Offline // nobody has sent heartbeats for half a minute
 	f.want(f.Nodes, "at last", left)
 	f.clock.Advance(time.Microsecond)
@@ -192,6 +192,12 @@ func (f *field) slotsOfTheLost(id string) {
 		ID: "lease-" + pool.ID(id), TTL: time.Minute, Model: "m", Prompt: 100, Policy: selection.DefaultPolicy(),
 		Contenders: []pool.Contender{{Candidate: selection.Candidate{Node: id, Base: 100, Perf: 1, Max: 1, Slots: 1}, Generation: id}},
 	}
+	// The calls that run on it have to be known first.
+	f.clock.Advance(settling - time.Microsecond)
+	if early, err := f.Choose(f.Context(), choosing); err != nil || early.Lease != nil || early.Occupied != 1 {
+		f.Fatalf("chosen %+v, %v; want nobody as long as leases may be missing", early, err)
+	}
+	f.clock.Advance(time.Microsecond)
 	chosen, err := f.Choose(f.Context(), choosing)
 	if err != nil || chosen.Lease == nil {
 		f.Fatalf("chosen %+v, %v; want a slot of a node that is kept", chosen, err)
@@ -230,6 +236,7 @@ func TestFlushed(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.want(f.Nodes, "flushed", map[string]selection.Health{"n": selection.Healthy})
+		f.clock.Advance(settling / 4)
 		return chosen.Lease != nil
 	})
 	f.join("n")

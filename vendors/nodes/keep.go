@@ -11,6 +11,8 @@ import (
 const (
 	// renewalsPerLease is how often a lease is renewed in its life: one renewal may fail.
 	renewalsPerLease = 3
+	// maxRenewal is the longest time between two: within it a pool that has lost leases has them again.
+	maxRenewal = 2 * time.Second
 	// catchUpEvery is how soon the pool is told again what it could not be told.
 	catchUpEvery = time.Second
 )

@@ -22,7 +22,8 @@ import (
 	"github.com/ai-process/ktms/vendors/transport"
 )
 
-// DefaultLease is how long a slot outlives a gateway that dies. It is renewed at a third of it.
+// DefaultLease is how long a slot outlives a gateway that dies. It is renewed at a third of it, and
+// every two seconds at least.
 const DefaultLease = 30 * time.Second
 
 // Options are what a Vendor needs.
@@ -160,7 +161,7 @@ func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmb
 // Run renews the leases of calls and looks after machines that have gone silent, until ctx ends. Then it waits for what is
 // still to be given back.
 func (v *Vendor) Run(ctx context.Context) {
-	renew := time.NewTicker(v.options.Lease / renewalsPerLease)
+	renew := time.NewTicker(min(v.options.Lease/renewalsPerLease, maxRenewal))
 	defer renew.Stop()
 	pulse := time.NewTicker(v.options.Pulse.Look)
 	defer pulse.Stop()

@@ -1,0 +1,52 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/selection"
+)
+
+// TestLossThatNobodySaw loses everything, and the nodes register elsewhere before this gateway looks: it sees nodes that never
+// left, and leases that others hold may be missing even so.
+func TestLossThatNobodySaw(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.join("a", "b")
+	healthyBoth := map[string]selection.Health{"a": selection.Healthy, "b": selection.Healthy}
+	f.want(f.Nodes, "before", healthyBoth)
+	another := f.gateway()
+	tell(t, f.server.Addr, "FLUSHALL")
+	for _, id := range []string{"b", "a"} {
+		spec := pool.NodeSpec{ID: id, Engine: "vllm", Endpoint: "https://" + id + ".example", KeyID: "key-" + id, MaxConcurrent: 4}
+		if err := another.Register(t.Context(), spec, healthy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the loss is seen", func() bool {
+		f.want(f.Nodes, "after", healthyBoth)
+		return !f.client.away.settled(f.client.clock.guess())
+	})
+	if chosen, err := f.Choose(t.Context(), oneSlot("a")); err != nil || chosen.Lease != nil {
+		t.Errorf("chosen %+v, %v; want nobody as long as leases may be missing", chosen, err)
+	}
+	f.clock.Advance(settling)
+	if chosen, err := f.Choose(t.Context(), oneSlot("a")); err != nil || chosen.Lease == nil {
+		t.Errorf("chosen %+v, %v; want a slot", chosen, err)
+	}
+}
+
+// TestALongOutageOutlivesLeases: nobody could renew them, so that they may be missing though Redis has lost nothing.
+func TestALongOutageOutlivesLeases(t *testing.T) {
+	t.Parallel()
+	for outage, lost := range map[time.Duration]bool{forgetsAfter - 1: false, forgetsAfter: true} {
+		var a absence
+		a.failed(1)
+		end := 1 + outage.Microseconds()
+		a.answered(end)
+		if a.settled(end) == lost || !a.settled(end+settling.Microseconds()) {
+			t.Errorf("after an outage of %v leases count as known: %t", outage, a.settled(end))
+		}
+	}
+}
