@@ -71,17 +71,22 @@ func spend(period string) func(context.Context, ktmsv1connect.AdminServiceClient
 	}
 }
 
-// admin is its control plane.
-func (g *gateway) admin() ktmsv1connect.AdminServiceClient {
+// client dials its RPC door with a key.
+func (g *gateway) client(key string) *connect.Client {
 	bearer := func(next connect.ClientFunc) connect.ClientFunc {
 		return func(ctx context.Context, spec connect.Spec) (connect.ClientStream, error) {
 			if info, ok := connect.CallInfoForClientContext(ctx); ok {
-				info.RequestHeader().Set("Authorization", "Bearer "+adminKey)
+				info.RequestHeader().Set("Authorization", "Bearer "+key)
 			}
 			return next(ctx, spec)
 		}
 	}
-	return ktmsv1connect.NewAdminServiceClient(connect.NewClient(connecthttp.NewTransport(http.DefaultClient, g.rpc), bearer))
+	return connect.NewClient(connecthttp.NewTransport(http.DefaultClient, g.rpc), bearer)
+}
+
+// admin is its control plane.
+func (g *gateway) admin() ktmsv1connect.AdminServiceClient {
+	return ktmsv1connect.NewAdminServiceClient(g.client(adminKey))
 }
 
 // limit sets all limits.

@@ -6,7 +6,11 @@
 // that whatever else the machine does weighs on all alike. It ends by itself and reads CPU time and memory from /proc, so
 // it runs on Linux alone. Redis is the redis-server on the PATH.
 //
+// With -pool it measures instead what the local pool adds: the same vendor called by itself, as twelve nodes whose state is in
+// memory, and as twelve nodes on a Redis.
+//
 //	go run ./server/servertest/bench            # about a minute
+//	go run ./server/servertest/bench -pool
 //	go run ./server/servertest/bench -calls 20000
 package main
 
@@ -23,6 +27,7 @@ import (
 func main() {
 	calls := flag.Int("calls", 4000, "calls of each kind, each way")
 	parallel := flag.Int("parallel", 16, "calls at once where throughput and CPU are measured")
+	pooled := flag.Bool("pool", false, "measure the local pool instead of limits")
 	vendor := flag.Bool("vendor", false, "serve as the scripted vendor; for the program's own use")
 	flag.Parse()
 	if *vendor {
@@ -31,13 +36,13 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	if err := run(ctx, *calls, *parallel); err != nil {
+	if err := run(ctx, *calls, *parallel, *pooled); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, calls, parallel int) error {
+func run(ctx context.Context, calls, parallel int, pooled bool) error {
 	dir, err := os.MkdirTemp("", "ktms-bench")
 	if err != nil {
 		return err
@@ -65,6 +70,9 @@ func run(ctx context.Context, calls, parallel int) error {
 	defer stopRedis()
 
 	gateways := []*gateway{{name: "no limits"}, {name: "in memory", limited: true}, {name: "on Redis", limited: true, redis: redis.addr}}
+	if pooled {
+		gateways = poolGateways(redis.addr)
+	}
 	for _, g := range gateways {
 		stop, err := g.start(ctx, binary, dir, direct.url)
 		if err != nil {
@@ -77,12 +85,9 @@ func run(ctx context.Context, calls, parallel int) error {
 	fmt.Printf("start to first answer      %6.0f ms (new SQLite file, seeded)\n", float64(plain.ready.Milliseconds()))
 	fmt.Printf("memory after first answer  %6.1f MiB of its own, %.1f MiB resident with the binary's pages\n",
 		anonymous(plain.pid), resident(plain.pid))
-	for _, g := range gateways[1:] {
-		if err := g.limit(ctx); err != nil {
-			return fmt.Errorf("set limits, %s: %w", g.name, err)
-		}
+	if err := prepare(ctx, gateways, direct.url); err != nil {
+		return err
 	}
-	fmt.Printf("limits                     %6d counters: %s\n\n", len(limits), limitNames())
 
 	if err := latencies(ctx, calls, direct, gateways); err != nil {
 		return err
@@ -95,10 +100,35 @@ func run(ctx context.Context, calls, parallel int) error {
 		fmt.Printf("memory after the load, %-10s %6.1f MiB of its own, %.1f MiB resident, peak %.1f MiB\n",
 			g.name, anonymous(g.pid), resident(g.pid), peak(g.pid))
 	}
-	for _, g := range gateways[1:] {
+	for _, g := range gateways {
+		if !g.limited {
+			continue
+		}
 		if err := g.counted(ctx); err != nil {
 			return fmt.Errorf("the limits were not at work, %s: %w", g.name, err)
 		}
+	}
+	return nil
+}
+
+// prepare sets limits, or lends nodes, where they are wanted.
+func prepare(ctx context.Context, gateways []*gateway, vendor string) error {
+	for _, g := range gateways {
+		if g.limited {
+			if err := g.limit(ctx); err != nil {
+				return fmt.Errorf("set limits, %s: %w", g.name, err)
+			}
+		}
+		if g.pooled {
+			if err := g.lend(ctx, vendor); err != nil {
+				return fmt.Errorf("register nodes, %s: %w", g.name, err)
+			}
+		}
+	}
+	if gateways[1].pooled {
+		fmt.Printf("nodes                      %6d\n\n", poolNodes)
+	} else {
+		fmt.Printf("limits                     %6d counters: %s\n\n", len(limits), limitNames())
 	}
 	return nil
 }
@@ -162,7 +192,7 @@ func loads(ctx context.Context, calls, parallel int, gateways []*gateway, redis 
 		thousands := float64(calls/turns*turns) / 1000
 		for i, g := range gateways {
 			fmt.Printf("  %-20s %-14s %13.0f %16.3f", name, g.name, thousands*1000/took[i].Seconds(), used[i]/thousands)
-			if g.limited {
+			if i > 0 {
 				fmt.Printf(" %9.3f", (used[i]-used[0])/thousands)
 			}
 			if g.redis != "" {

@@ -46,7 +46,9 @@ type gateway struct {
 	name string
 	// limited: it has limits, which are counted in memory unless there is a redis.
 	limited bool
-	redis   string
+	// pooled: it calls the vendor as a pool of nodes, which is in memory unless there is a redis.
+	pooled bool
+	redis  string
 
 	target
 	rpc   string
@@ -70,7 +72,8 @@ func (g *gateway) start(ctx context.Context, binary, dir, vendor string) (stop f
 		"DATABASE_URL=sqlite:"+filepath.Join(dir, strings.ReplaceAll(g.name, " ", "-")+".db"), "KTMS_ENCRYPTION_KEYS=1:"+strings.Repeat("A", 43)+"=",
 		"HTTP_ADDR="+httpAddr, "GRPC_ADDR="+rpcAddr, "METRICS_ADDR=", "AUTO_SEED=true", "SEED_CLIENT_KEY="+clientKey, "SEED_CLIENT_NAME="+clientName,
 		"OPENAI_API_KEY=sk-bench", "OPENAI_BASE_URL="+strings.TrimSuffix(vendor, "/chat/completions"), "LOG_LEVEL=info",
-		"BOOTSTRAP_ADMIN_KEY="+adminKey, "REDIS_ADDR="+g.redis)
+		"BOOTSTRAP_ADMIN_KEY="+adminKey, "REDIS_ADDR="+g.redis,
+		"NODE_ALLOW_LOCALHOST_ENDPOINTS=true", "NODE_HEARTBEAT_TTL_SECONDS="+poolTTL)
 	g.target = target{name: g.name, url: "http://" + httpAddr + "/v1/chat/completions", key: clientKey, model: modelID}
 	g.rpc = "http://" + rpcAddr
 	began := time.Now()
