@@ -60,7 +60,7 @@ func TestPool_TheFirstLocalAnswerFromNothing(t *testing.T) {
 	}
 	tools := t.TempDir()
 	grpcurl := "#!/bin/sh\ncd '" + module + "' && exec go tool grpcurl \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(tools, "grpcurl"), []byte(grpcurl), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(filepath.Join(tools, "grpcurl"), []byte(grpcurl), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()

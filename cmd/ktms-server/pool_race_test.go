@@ -23,13 +23,13 @@ func TestPool_NeverOverbooked(t *testing.T) {
 	settings := poolSettings(t)
 	w := newPoolWorld(t, 3, settings, false)
 	a, b, c := w.gateways[0], w.gateways[1], w.gateways[2]
-	slots := 0
-	for i, max := range []int{1, 2, 3, 4, 5, 7, 8, 10} {
-		w.machine(max).startAgent(1 + i%2) // the gateways that live on
-		slots += max
+	sum := 0
+	for i, slots := range []int{1, 2, 3, 4, 5, 7, 8, 10} {
+		w.machine(slots).startAgent(1 + i%2) // the gateways that live on
+		sum += slots
 	}
-	if slots != poolSlots {
-		t.Fatalf("there are %d slots", slots)
+	if sum != poolSlots {
+		t.Fatalf("there are %d slots", sum)
 	}
 	for _, n := range w.nodes {
 		n.awaitState(ktmsv1.NodeState_NODE_STATE_HEALTHY)
