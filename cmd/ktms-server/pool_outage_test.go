@@ -9,8 +9,8 @@ import (
 	"github.com/ai-process/ktms/store/storetest"
 )
 
-// TestPool_RedisIsAway takes Redis away under load: once it hangs, once it is killed and comes back empty. Meanwhile the cloud
-// serves. Then the machines are back by themselves, and calls that ran through the outage are not forgotten: no machine is sent
+// TestPool_RedisIsAway takes Redis away under load: it hangs, it is killed and comes back empty, and it restarts so quickly that
+// hardly a call fails. Meanwhile the cloud serves. Then the machines are back by themselves, and calls that ran through the outage are not forgotten: no machine is sent
 // more than it has slots, though every slot is wanted all the time.
 func TestPool_RedisIsAway(t *testing.T) {
 	const long, lines = 3, 8 // calls that run through, and those who want the other slots
@@ -28,6 +28,10 @@ func TestPool_RedisIsAway(t *testing.T) {
 	}{
 		{"hangs", redis.Pause, redis.Resume},
 		{"comes back empty", func(testing.TB) { redis.Stop() }, redis.Start},
+		{"restarts", func(t testing.TB) {
+			redis.Stop()
+			redis.Start(t)
+		}, func(testing.TB) {}},
 	} {
 		t.Run(outage.name, func(t *testing.T) {
 			w := w.within(t)
