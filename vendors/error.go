@@ -28,7 +28,8 @@ const (
 	Unsupported
 	// Unfit: the answer breaks the schema that was asked for. One retry in place, then the next candidate.
 	Unfit
-	// Invalid: the vendor says that the request is wrong; every other one would too. The walk ends.
+	// Invalid: the vendor says that the request is wrong; every other one would too. The walk ends, of the local pool when a
+	// second machine says so, too.
 	Invalid
 	// Canceled: the caller went away or its deadline passed. The walk ends, nobody is to blame.
 	Canceled

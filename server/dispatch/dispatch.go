@@ -146,7 +146,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		w.left = nil
 	}
 	w.tried = nil
-	var machine *vendors.Error // what the last machine failed with
+	var machine, wrong *vendors.Error // what the last machine failed with, and what the first one that called the request wrong
 	for retried := false; ; {
 		turn, leave := w.begin(c)
 		if !leave {
@@ -173,8 +173,17 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		}
 		w.log(ctx, c, attempt, failed)
 		verdict := status.Judge(failed.Kind)
-		if verdict.Step == status.Stop || attempt.committed.Load() {
+		if failed.Kind == vendors.Busy && wrong != nil {
+			return true, refusal(ctx, wrong)
+		}
+		// Machines have engines and settings of their own, so that one may be unable to do what another one can. Two that call
+		// the request wrong are believed.
+		doubtful := failed.Kind == vendors.Invalid && failed.Node != "" && wrong == nil && len(w.tried) < maxMachines
+		if verdict.Step == status.Stop && !doubtful || attempt.committed.Load() {
 			return true, refusal(ctx, failed)
+		}
+		if doubtful {
+			wrong = failed
 		}
 		if failed.Kind == vendors.Busy && failed.RetryAfter == 0 && machine != nil {
 			failed = machine // no other is left, which tells less than why this one did not serve

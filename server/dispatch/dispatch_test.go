@@ -119,6 +119,9 @@ func TestWalk_OneMachineAfterAnother(t *testing.T) {
 	broken := func(node string) error {
 		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendors.Local, Node: node}
 	}
+	wrong := func(node string) error {
+		return &vendors.Error{Kind: vendors.Invalid, Vendor: vendors.Local, Node: node}
+	}
 	busy := func(wait time.Duration) error {
 		return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, RetryAfter: wait, Message: "all machines are busy"}
 	}
@@ -139,7 +142,12 @@ func TestWalk_OneMachineAfterAnother(t *testing.T) {
 		{"busy means the next model", script{"pool": {busy(0)}}, 2, "", "", 0},
 		{"busy for a while", script{"pool": {busy(3 * time.Second)}, "b": {failing(vendors.Denied)}}, 2, "", status.VendorsUnavailable, 0},
 		{"all are at fault", script{"pool": many}, maxMachines + 3, "0 1 2 3 4 5 6 7", "", 0},
-		{"a mistake of the caller", script{"pool": {&vendors.Error{Kind: vendors.Invalid, Vendor: vendors.Local, Node: "x"}}}, 1, "", status.BadRequest, 0},
+		{"one calls it a mistake", script{"pool": {wrong("x")}}, 2, "x", "", 0},
+		{"two call it a mistake", script{"pool": {wrong("x"), wrong("y")}}, 2, "x", status.BadRequest, 0},
+		{"two with another between", script{"pool": {wrong("x"), broken("y"), wrong("z")}}, 3, "x y", status.BadRequest, 0},
+		{"a mistake, and nobody else to ask", script{"pool": {wrong("x"), busy(0)}}, 2, "x", status.BadRequest, 0},
+		{"a mistake, and nobody else is free", script{"pool": {wrong("x"), busy(time.Second)}}, 2, "x", status.BadRequest, 0},
+		{"a mistake after many faults", script{"pool": append(many[:maxMachines:maxMachines], wrong("z"))}, maxMachines + 1, "0 1 2 3 4 5 6 7", status.BadRequest, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -92,7 +93,8 @@ func (v *Vendor) ask(ctx context.Context, asked pool.Choosing, s *snapshot, cand
 	occupied := int64(0)
 	for len(first) > 0 {
 		asked.Contenders = s.contenders(first)
-		answer, err := v.options.Nodes.Choose(ctx, asked)
+		// A caller that leaves now must not leave behind a slot that is being taken. The pool has a time limit of its own.
+		answer, err := v.options.Nodes.Choose(context.WithoutCancel(ctx), asked)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -108,14 +110,28 @@ func (v *Vendor) ask(ctx context.Context, asked pool.Choosing, s *snapshot, cand
 	return nil, occupied, nil
 }
 
-// expectation is how long the next in line waits for a slot, in seconds.
+// expectation is how long the next in line waits for a slot, in seconds, at the machines where it comes first. Those whose
+// engines have longer lines of their own do not make anybody wait for them, and whatever one of them reports spoils no
+// other's.
 func expectation(s *snapshot, candidates []selection.Candidate, occupied, ahead int64, service float64) float64 {
-	l := selection.Line{Occupied: occupied, Waiting: ahead, ServiceSeconds: service}
+	lines := make([]selection.Line, 0, len(candidates)) // one machine's each
+	all := selection.Line{Occupied: occupied, Waiting: ahead, ServiceSeconds: service}
 	for _, c := range candidates {
-		l.Slots += min(c.Slots, c.Max)
-		l.Waiting += foreignWaiting(s.node(c.Node))
+		own := selection.Line{Slots: min(c.Slots, c.Max), Waiting: foreignWaiting(s.node(c.Node))}
+		lines = append(lines, own)
+		all.Slots += own.Slots
+		all.Waiting += own.Waiting
 	}
-	return l.Wait()
+	best := all.Wait()
+	slices.SortFunc(lines, func(a, b selection.Line) int { return cmp.Compare(a.Waiting*b.Slots, b.Waiting*a.Slots) })
+	some := selection.Line{Waiting: ahead, ServiceSeconds: service}
+	for _, own := range lines {
+		some.Slots += own.Slots
+		some.Waiting += own.Waiting
+		some.Occupied = some.Slots // or the choice would have found one that is free
+		best = min(best, some.Wait())
+	}
+	return best
 }
 
 // foreignWaiting is what waits in a node's engine beyond our leases and beyond what counts as occupying it.
@@ -144,17 +160,20 @@ func busy(expected float64) *vendors.Error {
 
 // nobody is the error of a request that no machine could serve, even if all were free.
 func nobody(verdicts []selection.Verdict, w want, s *snapshot) *vendors.Error {
-	longest := int64(0)
+	// One that would be long enough may be back soon, whatever keeps it away; a shorter prompt is not asked for then.
+	longest, fits := int64(0), false
 	for i, verdict := range verdicts {
-		if verdict == selection.TooLong {
-			for _, m := range s.fleet.Nodes[i].Models {
-				if m.ID == w.model {
-					longest = max(longest, m.Context)
-				}
+		if verdict == selection.NoModel || verdict == selection.NotAllowed {
+			continue
+		}
+		for _, m := range s.fleet.Nodes[i].Models {
+			if m.ID == w.model {
+				longest = max(longest, m.Context)
+				fits = fits || m.Context == 0 || w.prompt <= m.Context-w.output
 			}
 		}
 	}
-	if longest > 0 {
+	if longest > 0 && !fits {
 		return &vendors.Error{Kind: vendors.Overflow, Vendor: vendors.Local, Unsent: true, Message: tooLong(longest, w)}
 	}
 	if slices.Contains(verdicts, selection.WasTried) {

@@ -175,7 +175,7 @@ func TestASlotIsGivenBackHoweverTheCallEnds(t *testing.T) {
 			"token refused":         {status(401, `{}`), vendors.Denied, true, "n", 1},
 			"too many requests":     {status(429, `{}`), vendors.RateLimited, true, "n", 0},
 			"too long for this one": {status(400, `{"error":{"message":"maximum context length is 10"}}`), vendors.Overflow, true, "n", 0},
-			"a mistake":             {status(400, `{"error":{"message":"temperature is odd"}}`), vendors.Invalid, true, "", 0},
+			"a mistake":             {status(400, `{"error":{"message":"temperature is odd"}}`), vendors.Invalid, true, "n", 0},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

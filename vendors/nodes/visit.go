@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,8 @@ type visit struct {
 	cancel context.CancelCauseFunc
 
 	started time.Time
+	// another: the request has failed on other machines before.
+	another bool
 	// first is when the answer began; zero until then.
 	first time.Time
 	// last is when something was heard last, in nanoseconds since started.
@@ -36,6 +39,8 @@ type visit struct {
 
 	outcome  pool.Outcome
 	measured pool.Speed
+	// served: the answer is whole, so that its time tells how long a request takes.
+	served bool
 }
 
 // errGone is the cause of a call that ended because its machine does not answer any more.
@@ -47,8 +52,13 @@ func (v *Vendor) enter(ctx context.Context, t vendors.Target, w want) (*visit, *
 	if failed != nil {
 		return nil, failed
 	}
-	c := &visit{v: v, node: got.node, lease: got.lease, warm: got.warm, link: v.links.to(got.node), started: time.Now()}
+	c := &visit{v: v, node: got.node, lease: got.lease, warm: got.warm, link: v.links.to(got.node), started: time.Now(),
+		another: len(t.Visit.Tried) > 0}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	if ctx.Err() != nil {
+		c.leave()
+		return nil, departed(ctx)
+	}
 	c.target = t
 	c.target.BaseURL, c.target.Visit = got.node.Endpoint, vendors.Visit{}
 	if got.node.Engine == vendors.Ollama {
@@ -104,7 +114,7 @@ const minSpeedTokens = 8
 
 // succeeded notes a whole answer of so many tokens; 0 = they are not known, or did not come one by one.
 func (c *visit) succeeded(output int64) {
-	c.outcome = pool.Succeeded
+	c.outcome, c.served = pool.Succeeded, true
 	if c.first.IsZero() || output < minSpeedTokens {
 		return
 	}
@@ -133,16 +143,23 @@ func (c *visit) failed(err error) *vendors.Error {
 		c.outcome = pool.Unjudged // the caller left
 		return e
 	}
-	switch e.Kind {
-	case vendors.Unavailable, vendors.Denied:
+	unsent := e.Status == 0 && (e.Kind == vendors.Unsupported || e.Kind == vendors.Invalid) // the dialect cannot carry it
+	switch {
+	case unsent:
+		c.outcome = pool.Unjudged
+	case e.Kind == vendors.Unavailable, e.Kind == vendors.Denied:
 		e.Node, c.outcome = c.node.ID, pool.Failed
-	case vendors.RateLimited:
+		if c.another && e.Status >= http.StatusInternalServerError {
+			c.outcome = pool.Unjudged // it may be the request: one that no engine survives must not take out all machines
+		}
+	case e.Kind == vendors.RateLimited:
 		e.Node, c.outcome = c.node.ID, pool.Unjudged // others fill it
-	case vendors.Overflow:
-		e.Node, c.outcome = c.node.ID, pool.Succeeded // another may take more
+	case e.Kind == vendors.Overflow, e.Kind == vendors.Invalid:
+		e.Node, c.outcome = c.node.ID, pool.Succeeded // another may take more, or be set up for what this one is not
 	default:
 		c.outcome = pool.Succeeded // it answers
 	}
+	e.Message = discreet(e, c.node)
 	return e
 }
 
@@ -154,7 +171,7 @@ func (c *visit) leave() {
 	}
 	c.cancel(nil)
 	busy := time.Since(c.started)
-	if c.outcome == pool.Succeeded {
+	if c.served {
 		c.v.lines.served(c.lease.Model, busy)
 	}
 	release := pool.Release{Lease: c.lease, Outcome: c.outcome, Measured: c.measured,
