@@ -25,7 +25,9 @@ func (c *call) accountAnswer(a *dispatch.Attempt, r *ktmsv1.GenerateTextResponse
 	if r.Usage == nil {
 		r.Usage = &ktmsv1.TokensUsage{}
 	}
-	c.completeUsage(r.Usage, func() int64 { return admit.EstimateAnswer(r) })
+	said := func() int64 { return admit.EstimateAnswer(r) }
+	c.completeUsage(r.Usage, said)
+	c.believe(a, r.Usage, said)
 	account(a, r.Usage)
 }
 
@@ -48,6 +50,7 @@ func (c *call) accountFailure(a *dispatch.Attempt, err error) {
 	failed, ok := errors.AsType[*vendors.Error](err)
 	switch {
 	case ok && failed.Usage != nil:
+		c.believe(a, failed.Usage, nothing)
 		account(a, failed.Usage)
 	case c.ctx.Err() != nil && a.Usage() == nil && !dispatch.Unreached(failed):
 		account(a, &ktmsv1.TokensUsage{Input: c.input(), Estimated: true})

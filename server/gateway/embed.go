@@ -60,6 +60,7 @@ func (s *Service) embed(c *call, req *ktmsv1.GetEmbeddingsRequest) (response *kt
 		if answer.GetUsage().GetInput() == 0 {
 			answer.Usage = &ktmsv1.TokensUsage{Input: c.input(), Estimated: true}
 		}
+		c.believe(a, answer.Usage, nothing)
 		account(a, answer.Usage)
 		answer.ResolvedModel, answer.ResolvedVendor, answer.RequestId = a.Candidate.Spec.GetId(), a.Candidate.Spec.GetVendor(), c.id
 		answer.Placement = string(c.plan.Placement)

@@ -67,6 +67,7 @@ func (o *streamOut) hear(event vendors.Event) {
 		o.begun, chunk.Usage = u, nil
 	} else if u != nil {
 		o.call.completeUsage(u, o.said.Tokens)
+		o.call.believe(o.attempt, u, o.said.Tokens)
 		account(o.attempt, u)
 	}
 }
@@ -137,6 +138,7 @@ func (o *streamOut) broken(ctx context.Context, err error) {
 // counted accounts for what the vendor counted of an answer that was cut. Some count while they speak: it is at least what
 // they had said.
 func (o *streamOut) counted(u *ktmsv1.TokensUsage) {
+	o.call.believe(o.attempt, u, o.said.Tokens)
 	if said := o.said.Tokens(); !o.finished && said > u.GetOutput() {
 		u = proto.CloneOf(u)
 		u.Output, u.Estimated = said, true

@@ -277,3 +277,30 @@ func TestARefusalIsNoMeasure(t *testing.T) {
 	close(end)
 	<-first
 }
+
+// TestASpeedThatCannotBe is no measure, for others are compared with it.
+func TestASpeedThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[string]bool{"200": true, "4611686018427387904": false} {
+		w := newWorld(t, nil)
+		w.node("n", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(rw, `data: {"id":"i","choices":[{"delta":{"content":"hi"}}]}`+"\n\n")
+			_ = http.NewResponseController(rw).Flush()
+			time.Sleep(100 * time.Millisecond)
+			_, _ = io.WriteString(rw, `data: {"id":"i","choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":`+count+`}}`+
+				"\n\ndata: [DONE]\n\n")
+		}, nil)
+		if failed := w.call(t.Context(), target(nil), true); failed != nil {
+			t.Fatal(failed)
+		}
+		w.free("n")
+		node, _, err := w.machines.Beat(t.Context(), "n", pool.NodeReport{}) // which shows what was measured
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := node.Speeds["m"].TPS; (got > 0) != want {
+			t.Errorf("of %s tokens a speed of %v was learned", count, got)
+		}
+	}
+}

@@ -112,14 +112,17 @@ func (c *visit) begunSoon() {
 // minSpeedTokens is from how many tokens on an answer tells how quickly the node writes.
 const minSpeedTokens = 8
 
+// fastest is how many tokens in a second are believed. Whatever a machine counts, others are compared with it.
+const fastest = 10_000
+
 // succeeded notes a whole answer of so many tokens; 0 = they are not known, or did not come one by one.
 func (c *visit) succeeded(output int64) {
 	c.outcome, c.served = pool.Succeeded, true
 	if c.first.IsZero() || output < minSpeedTokens {
 		return
 	}
-	if took := time.Since(c.first).Seconds(); took > 0 {
-		c.measured.TPS = float64(output-1) / took
+	if speed := float64(output-1) / time.Since(c.first).Seconds(); speed <= fastest {
+		c.measured.TPS = speed
 	}
 }
 
