@@ -102,6 +102,13 @@ const (
 // maxGrace is the largest part of a budget that may be overdrawn: more would be another budget.
 const maxGrace = 1
 
+const (
+	// maxNodeSeconds is a day: a node that may be silent for longer is none to send a request to.
+	maxNodeSeconds = 24 * 60 * 60
+	// maxNodeDays is ten years. A number that no clock counts to would silently become another one.
+	maxNodeDays = 3650
+)
+
 // unbuilt are variables of the manual whose feature this release does not have. Setting one is said at start rather
 // than ignored; the guarded ones would leave an operator unprotected, so they are refused.
 var unbuilt = []struct {
@@ -177,6 +184,17 @@ func readConfig(dev bool) (config, error) {
 	}
 	if math.IsNaN(cfg.BudgetGrace) || cfg.BudgetGrace > maxGrace {
 		wrong("BUDGET_GRACE_MARGIN is a part of the budget, such as 0.05 for 5%%, and at most %d", maxGrace)
+	}
+	for _, bounded := range []struct {
+		name        string
+		value, most int
+	}{
+		{"NODE_HEARTBEAT_INTERVAL_SECONDS", cfg.NodeInterval, maxNodeSeconds}, {"NODE_HEARTBEAT_TTL_SECONDS", cfg.NodeTTL, maxNodeSeconds},
+		{"NODE_RETENTION_TTL_DAYS", cfg.NodeRetention, maxNodeDays},
+	} {
+		if bounded.value > bounded.most {
+			wrong("%s must be at most %d", bounded.name, bounded.most)
+		}
 	}
 	if cfg.NodeTTL <= cfg.NodeInterval && cfg.NodeInterval > 0 && cfg.NodeTTL > 0 {
 		wrong("NODE_HEARTBEAT_TTL_SECONDS must be greater than NODE_HEARTBEAT_INTERVAL_SECONDS, or nodes are offline between their heartbeats")

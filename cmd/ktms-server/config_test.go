@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -89,5 +90,37 @@ func TestReadConfig_EachValueIsChecked(t *testing.T) {
 				t.Errorf("%s=%s: %v", variable, value, err)
 			}
 		}
+	}
+}
+
+func TestReadConfig_NodesInWords(t *testing.T) {
+	for name, test := range map[string]struct {
+		set  map[string]string
+		says []string
+	}{
+		"as they are": {nil, nil},
+		"no numbers": {map[string]string{"NODE_HEARTBEAT_INTERVAL_SECONDS": "5s", "NODE_ALLOW_LOCALHOST_ENDPOINTS": "yes", "NODE_SWEEP_INTERVAL": "5", "NODE_PREFIX_AFFINITY": "much"},
+			[]string{`NODE_HEARTBEAT_INTERVAL_SECONDS must be a whole number, not "5s"`, `NODE_ALLOW_LOCALHOST_ENDPOINTS must be true or false`, "NODE_SWEEP_INTERVAL must be a duration", "NODE_PREFIX_AFFINITY must be a number"}},
+		"too small": {map[string]string{"NODE_HEARTBEAT_TTL_SECONDS": "-15", "NODE_RETENTION_TTL_DAYS": "0", "NODE_SWEEP_INTERVAL": "0s"},
+			[]string{"NODE_HEARTBEAT_TTL_SECONDS must be greater than 0", "NODE_RETENTION_TTL_DAYS must be greater than 0", "NODE_SWEEP_INTERVAL must be greater than 0"}},
+		"too large": {map[string]string{"NODE_HEARTBEAT_INTERVAL_SECONDS": "86401", "NODE_HEARTBEAT_TTL_SECONDS": "86402", "NODE_RETENTION_TTL_DAYS": "106752"},
+			[]string{"NODE_HEARTBEAT_INTERVAL_SECONDS must be at most 86400", "NODE_HEARTBEAT_TTL_SECONDS must be at most 86400", "NODE_RETENTION_TTL_DAYS must be at most 3650"}},
+		"offline between heartbeats": {map[string]string{"NODE_HEARTBEAT_INTERVAL_SECONDS": "15"}, []string{"NODE_HEARTBEAT_TTL_SECONDS must be greater than NODE_HEARTBEAT_INTERVAL_SECONDS"}},
+		"affinity":                   {map[string]string{"NODE_PREFIX_AFFINITY": "NaN"}, []string{"NODE_PREFIX_AFFINITY must be from 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := map[string]string{"DATABASE_URL": "sqlite:x", "KTMS_ENCRYPTION_KEYS": testKeyring}
+			maps.Copy(set, test.set)
+			environment(t, set)
+			_, err := readConfig(false)
+			if (err != nil) != (test.says != nil) {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in:\n%v", want, err)
+				}
+			}
+		})
 	}
 }

@@ -39,15 +39,25 @@ type Options struct {
 	Interval, TTL time.Duration
 	Validator     *status.Validator
 	Log           *slog.Logger
+	// Now is the clock of this process; nil is time.Now.
+	Now func() time.Time
 }
 
 // Handler implements NodeRegistryService.
-type Handler struct{ options Options }
+type Handler struct {
+	options Options
+	floods  floods
+}
 
 var _ ktmsv1connect.NodeRegistryServiceHandler = (*Handler)(nil)
 
 // New returns a Handler.
-func New(options Options) *Handler { return &Handler{options} }
+func New(options Options) *Handler {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Handler{options: options}
+}
 
 // RegisterNode implements NodeRegistryService. Registering again replaces what the pool knows of the node.
 func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequest) (*ktmsv1.RegisterNodeResponse, error) {
@@ -104,11 +114,22 @@ func (h *Handler) Heartbeat(ctx context.Context, req *ktmsv1.HeartbeatRequest) (
 		HeartbeatIntervalSeconds: h.interval(), Draining: node.Drained}, nil
 }
 
-// UnregisterNode implements NodeRegistryService. A node that is not there has left already.
+// UnregisterNode implements NodeRegistryService. A node that is not there has left already. One that an administrator drained
+// is remembered until it was not heard of for long: whoever restarts its agent does not put it back by that.
 func (h *Handler) UnregisterNode(ctx context.Context, req *ktmsv1.UnregisterNodeRequest) (*ktmsv1.UnregisterNodeResponse, error) {
 	key, err := h.admit(ctx, "UnregisterNode", req)
 	if err != nil {
 		return nil, h.refusal(ctx, err)
+	}
+	node, _, err := h.options.Nodes.Beat(ctx, key.NodeID, pool.NodeReport{Draining: true})
+	switch {
+	case errors.Is(err, pool.ErrUnknownNode):
+		return &ktmsv1.UnregisterNodeResponse{}, nil
+	case err != nil:
+		return nil, h.refusal(ctx, err)
+	case node.Drained:
+		h.options.Log.InfoContext(ctx, "node left, and is still drained when it comes back", "node", key.NodeID, "by", key.KeyName)
+		return &ktmsv1.UnregisterNodeResponse{}, nil
 	}
 	removed, err := h.options.Nodes.Remove(ctx, key.NodeID, "")
 	if err != nil {
@@ -153,6 +174,13 @@ func (h *Handler) admit(ctx context.Context, operation string, req nodeMessage) 
 	key := caller.From(ctx)
 	if key.NodeID == "" {
 		return nil, status.New(status.PermissionDenied, "only a node key opens the node registry; MintNodeKey makes one")
+	}
+	if refused, tell := h.floods.admit(key.NodeID, h.options.Now()); refused != nil {
+		if tell {
+			h.options.Log.WarnContext(ctx, "a node calls too often, and is refused until it does less", "node", key.NodeID, "by", key.KeyName,
+				"operation", operation, "per_second", callsPerSecond)
+		}
+		return nil, refused
 	}
 	if req.GetNodeId() != key.NodeID {
 		h.options.Log.WarnContext(ctx, "a node key was used for another node", "operation", operation, "by", key.KeyName,

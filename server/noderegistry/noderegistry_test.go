@@ -231,6 +231,70 @@ func TestUnregisterNode(t *testing.T) {
 	}
 }
 
+// TestUnregisterNode_WhileDrained: an owner who restarts the agent does not put the node back that an administrator took out.
+func TestUnregisterNode_WhileDrained(t *testing.T) {
+	w := newWorld(t)
+	w.register(t)
+	if err := w.nodes.Drain(t.Context(), "mac", true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := w.UnregisterNode(as(t, "mac"), &ktmsv1.UnregisterNodeRequest{NodeId: "mac"}); err != nil {
+			t.Error(err)
+		}
+		if left := w.node(t, "mac"); left == nil || len(left.Models) != 0 {
+			t.Errorf("after it left: %+v", left)
+		}
+		w.register(t)
+		if back := w.node(t, "mac"); back == nil || !back.Drained || len(back.Models) == 0 {
+			t.Errorf("after it came back: %+v", back)
+		}
+	}
+	if err := w.nodes.Drain(t.Context(), "mac", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.UnregisterNode(as(t, "mac"), &ktmsv1.UnregisterNodeRequest{NodeId: "mac"}); err != nil || w.node(t, "mac") != nil {
+		t.Errorf("put back, it does not leave: %v", err)
+	}
+}
+
+// TestFlood: one node's calls are no more than it needs, whatever they are, and no other node is held back for it.
+func TestFlood(t *testing.T) {
+	w := newWorld(t)
+	w.options.Now = func() time.Time { return w.now }
+	calls := []func() error{
+		func() error { return w.calls(as(t, "mac"), "mac")["RegisterNode"] },
+		func() error { return w.calls(as(t, "mac"), "mac")["VetModels"] },
+		func() error { return w.calls(as(t, "mac"), "another")["Heartbeat"] },
+	}
+	for i := range callsAtOnce/4 + 1 { // each makes four calls
+		_ = calls[i%len(calls)]()
+	}
+	for name, err := range w.calls(as(t, "mac"), "mac") {
+		wantRefusal(t, name, err, connect.CodeResourceExhausted, "more than 5 times a second")
+	}
+	if told := strings.Count(w.log.String(), "calls too often"); told != 1 {
+		t.Errorf("the log tells of it %d times", told)
+	}
+	if _, err := w.Heartbeat(as(t, "pc"), &ktmsv1.HeartbeatRequest{NodeId: "pc"}); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	w.now = w.now.Add(time.Second)
+	taken := 0
+	for range 2 * callsPerSecond {
+		if _, err := w.Heartbeat(as(t, "mac"), &ktmsv1.HeartbeatRequest{NodeId: "mac"}); err == nil {
+			taken++
+		}
+	}
+	if taken != callsPerSecond {
+		t.Errorf("%d calls are taken in the next second, want %d", taken, callsPerSecond)
+	}
+	w.now = w.now.Add(-time.Hour) // a clock that is set back gives nothing, and takes nothing
+	if _, err := w.Heartbeat(as(t, "mac"), &ktmsv1.HeartbeatRequest{NodeId: "mac"}); err == nil {
+		t.Error("a clock that was set back gave calls")
+	}
+}
+
 func TestVetModels(t *testing.T) {
 	w := newWorld(t)
 	resp, err := w.VetModels(as(t, "mac", "gemma"), &ktmsv1.VetModelsRequest{NodeId: "mac", Models: []string{"gemma", "gpt-4o"}})

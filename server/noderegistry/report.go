@@ -17,6 +17,8 @@ import (
 const (
 	maxModels = 1000
 	maxGPUs   = 64
+	// maxReported is how large the ids and capabilities of all models may be together, in bytes.
+	maxReported = 512 << 10
 	// maxID is the longest id of a model, in bytes; a path to a file of weights fits.
 	maxID = 512
 	// maxCapabilities is how many a model may have, and maxCapability the longest, in bytes.
@@ -81,8 +83,13 @@ func (m *mistakes) reported(models []*ktmsv1.NodeModel, gpus []*ktmsv1.NodeGPU) 
 		m.add("models", "has %d models, more than %d; name those to serve with --only-model", len(models), maxModels)
 		models = nil
 	}
+	size := 0
 	for i, model := range models {
 		path := fmt.Sprintf("models[%d]", i)
+		size += len(model.GetId())
+		for _, capability := range model.GetCapabilities() {
+			size += len(capability)
+		}
 		m.name(path+".id", model.GetId(), maxID)
 		if n := len(model.GetCapabilities()); n > maxCapabilities {
 			m.add(path+".capabilities", "has %d capabilities, more than %d", n, maxCapabilities)
@@ -91,6 +98,9 @@ func (m *mistakes) reported(models []*ktmsv1.NodeModel, gpus []*ktmsv1.NodeGPU) 
 		for j, capability := range model.GetCapabilities() {
 			m.name(fmt.Sprintf("%s.capabilities[%d]", path, j), capability, maxCapability)
 		}
+	}
+	if size > maxReported {
+		m.add("models", "have %d bytes of ids and capabilities, more than %d; name those to serve with --only-model", size, maxReported)
 	}
 	if len(gpus) > maxGPUs {
 		m.add("gpus", "has %d GPUs, more than %d", len(gpus), maxGPUs)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ func TestRegisterNode_Bounds(t *testing.T) {
 			r.Models = models(make([]string, maxModels+1)...)
 			for i, m := range r.Models {
 				m.Id = long(i%maxID + 1)
+			}
+		},
+		"models: have 1029000 bytes of ids and capabilities, more than 524288": func(r *ktmsv1.RegisterNodeRequest) {
+			r.Models = models(slices.Repeat([]string{"gemma"}, 1000)...)
+			for _, m := range r.Models {
+				m.Capabilities = slices.Repeat([]string{long(maxCapability)}, maxCapabilities/2)
 			}
 		},
 		"models[1].id: has 513 bytes":               func(r *ktmsv1.RegisterNodeRequest) { r.Models[1].Id = long(maxID + 1) },

@@ -46,3 +46,28 @@ func BenchmarkVisit(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAbsent is what each candidate of a plan costs where machines report many models: no more than where they report one.
+func BenchmarkAbsent(b *testing.B) {
+	for _, models := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("50 nodes of %d models", models), func(b *testing.B) {
+			machines := memory.NewNodes(memory.NodesOptions{})
+			report := pool.NodeReport{Level: selection.FullLevel, Models: []pool.NodeModel{{ID: "m", Warm: true}}}
+			for i := range models - 1 {
+				report.Models = append(report.Models, pool.NodeModel{ID: fmt.Sprintf("another-model:%d", i)})
+			}
+			for i := range 50 {
+				if err := machines.Register(b.Context(), pool.NodeSpec{ID: fmt.Sprintf("node-%02d", i), MaxConcurrent: 8}, report); err != nil {
+					b.Fatal(err)
+				}
+			}
+			v := New(Options{Nodes: machines, TTL: time.Hour, Policy: selection.DefaultPolicy()})
+			b.ReportAllocs()
+			for b.Loop() {
+				if why := v.Absent("m"); why != "" {
+					b.Fatal(why)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 // snapshot is the fleet as a choice for one model sees it.
 type snapshot struct {
 	fleet pool.Fleet
-	// nodes are in the order of the fleet's.
+	// nodes are in the order of the fleet's, with the one model alone.
 	nodes []selection.Node
 }
 
@@ -33,15 +34,23 @@ func (v *Vendor) look(ctx context.Context, model string) (*snapshot, error) {
 	}
 	s := &snapshot{fleet: fleet, nodes: make([]selection.Node, len(fleet.Nodes))}
 	for i := range fleet.Nodes {
-		n := &fleet.Nodes[i]
+		n := fleet.Nodes[i]
+		n.Models = only(n.Models, model)
 		s.nodes[i] = n.Selection(fleet.Now, v.options.TTL)
 		for j := range s.nodes[i].Models {
-			if m := &s.nodes[i].Models[j]; m.ID == model {
-				m.SecondsPerToken = v.paces.of(n.ID, model)
-			}
+			s.nodes[i].Models[j].SecondsPerToken = v.paces.of(n.ID, model)
 		}
 	}
 	return s, nil
+}
+
+// only is the one model of a node that a choice looks at. Machines have dozens, and some report a thousand.
+func only(models []pool.NodeModel, id string) []pool.NodeModel {
+	i := slices.IndexFunc(models, func(m pool.NodeModel) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return models[i : i+1 : i+1]
 }
 
 // contenders are the candidates with what the pool needs to know beside.
