@@ -1,13 +1,15 @@
 package redis
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// outageReach is for how long before an outage a node may have been heard of and still counts as heard of at its end, and
-// for how long after it nodes are kept that Redis has lost. Agents whose heartbeats fail try again within that time.
+// outageReach is for how long Redis may have been there since a node was heard of that still counts as heard of at the end of
+// an outage, and for how long after one nodes are kept that Redis has lost. Agents whose heartbeats fail try again within
+// that time.
 const outageReach = 30 * time.Second
 
 // noticedWithin is how long after an outage it may be noticed what Redis has lost in it: fleets are read anew sooner.
@@ -21,49 +23,56 @@ const (
 	settling = 5 * time.Second
 )
 
-// absence is the last time that Redis was away, an outage: from the first call that failed to the next that did not, by the pool's clock
-// in microseconds. Heartbeats could not be taken meanwhile. It is safe for concurrent use.
+// mostOutages is how many outages are remembered. They matter for half a minute each, so that more of them are blips.
+const mostOutages = 64
+
+// absence is when Redis was away lately, by the pool's clock in microseconds. An outage lasts from the last answer, or the
+// first call after it that failed, to the next answer. Heartbeats could not be taken meanwhile. It is safe for concurrent use.
 type absence struct {
 	// open: it is not over yet.
 	open atomic.Bool
 	// turn counts the outages that have ended.
 	turn atomic.Uint64
+	// there is when Redis answered last.
+	there atomic.Int64
 
 	// forgot is when Redis has lost leases, as far as is known; 0 = never.
 	forgot atomic.Int64
 
-	mu           sync.Mutex
-	began, ended int64
+	mu sync.Mutex
+	// began is of the one that is open.
+	began int64
+	// past are those that have ended, in their order.
+	past []span
 }
+
+type span struct{ began, ended int64 }
 
 // failed notes a call that failed and when it began.
 func (a *absence) failed(began int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	began = max(began, a.there.Load()) // others were answered while it waited
 	if a.open.Load() {
-		a.began = min(a.began, began)
-		return
+		began = min(began, a.began)
 	}
-	// What was heard of at the end of an outage just before this one was heard of, so that the two are one.
-	if a.ended == 0 || began-a.ended > outageReach.Microseconds() {
-		a.began = began
-	}
+	a.began = began
 	a.open.Store(true)
 }
 
 // answered notes that Redis is there.
 func (a *absence) answered(now int64) {
+	a.there.Store(now)
 	if !a.open.Load() {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open.Load() {
-		a.ended = max(now, a.began)
-		if a.ended-a.began >= forgetsAfter.Microseconds() {
-			a.forgot.Store(a.ended)
+		if now-a.began >= forgetsAfter.Microseconds() {
+			a.forgot.Store(now)
 		}
-		a.turn.Add(1)
+		a.add(span{min(a.began, now), now})
 		a.open.Store(false)
 	}
 }
@@ -74,28 +83,90 @@ func (a *absence) lost(knew, now int64) {
 	a.forgot.Store(now)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open.Load() || a.ended != 0 && now-a.ended <= noticedWithin.Microseconds() {
+	ended := a.ended(now)
+	if a.open.Load() || ended != 0 && now-ended <= noticedWithin.Microseconds() {
 		return
 	}
-	if a.ended == 0 || now-a.ended > outageReach.Microseconds() {
-		a.began = knew
+	a.add(span{min(max(knew, ended), now), now})
+}
+
+// add remembers an outage that has just ended, and forgets those that tell nothing any more.
+func (a *absence) add(o span) {
+	// Where the clock was set back, the former ones are of another time.
+	kept := slices.DeleteFunc(a.past, func(p span) bool { return p.ended > o.began })
+	there, from := int64(0), o.began
+	for i := len(kept) - 1; i >= 0; i-- {
+		if there += from - kept[i].ended; there > outageReach.Microseconds() {
+			kept = slices.Delete(kept, 0, i+1)
+			break
+		}
+		from = kept[i].began
 	}
-	a.ended = now
+	if len(kept) == mostOutages {
+		shortest := 0
+		for i, p := range kept {
+			if p.ended-p.began < kept[shortest].ended-kept[shortest].began {
+				shortest = i
+			}
+		}
+		kept = slices.Delete(kept, shortest, shortest+1)
+	}
+	a.past = append(kept, o)
 	a.turn.Add(1)
 }
 
-// last are the beginning and the end of the last outage that has ended, zeros where there was none.
-func (a *absence) last() (began, ended int64) {
+// corrected notes by how much the idea of the time was wrong, by which an outage seems to have begun that is not over.
+func (a *absence) corrected(by int64) {
+	if !a.open.Load() {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended == 0 {
-		return 0, 0
+	if a.open.Load() {
+		a.began += by
 	}
-	return a.began, a.ended
+}
+
+// heard is when a node with this heartbeat counts as heard of: then, or at the end of an outage if until then Redis was not
+// there for longer than agents take to try again.
+func (a *absence) heard(heartbeat, now int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ended := a.ended(now)
+	if ended <= heartbeat {
+		return heartbeat
+	}
+	there := ended - heartbeat
+	for _, o := range a.past {
+		there -= max(o.ended-max(o.began, heartbeat), 0)
+	}
+	if there > outageReach.Microseconds() {
+		return heartbeat
+	}
+	return ended
+}
+
+// last is when the last outage ended, 0 where there was none.
+func (a *absence) last(now int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended(now)
+}
+
+// ended is last for who has the lock.
+func (a *absence) ended(now int64) int64 {
+	if len(a.past) == 0 || a.past[len(a.past)-1].ended > now { // the clock was set back
+		return 0
+	}
+	return a.past[len(a.past)-1].ended
 }
 
 // settled reports whether the leases that Redis has are those of the calls that run.
 func (a *absence) settled(now int64) bool {
 	forgot := a.forgot.Load()
+	if forgot > now { // the clock was set back
+		a.forgot.CompareAndSwap(forgot, now)
+		return false
+	}
 	return forgot == 0 || now-forgot >= settling.Microseconds()
 }

@@ -30,12 +30,14 @@ func (c *clock) guess() int64 {
 	return c.local().UnixMicro() + c.ahead.Load()
 }
 
-// learn takes what Redis said that the time is.
-func (c *clock) learn(now int64) {
-	if c.test == nil {
-		c.ahead.Store(now - c.local().UnixMicro())
-		c.learned.Store(int64(time.Since(c.born)))
+// learn takes what Redis said that the time is, and returns by how much guesses were short of it.
+func (c *clock) learn(now int64) int64 {
+	if c.test != nil {
+		return 0
 	}
+	ahead := now - c.local().UnixMicro()
+	c.learned.Store(int64(time.Since(c.born)))
+	return ahead - c.ahead.Swap(ahead)
 }
 
 // doubtful reports whether Redis has not said for a while what time it is, so that this machine's clock may have been set.

@@ -170,7 +170,7 @@ func (n *Nodes) askFleet(ctx context.Context, former *view) fleetAnswer {
 		if err != nil {
 			return fleetAnswer{err: err}
 		}
-		c.clock.learn(now.now)
+		c.noteTime(now.now)
 	}
 	asked := slices.Collect(maps.Keys(former.known))
 	results := client.DoMultiCache(ctx, append([]rueidis.CacheableTTL{
@@ -273,20 +273,17 @@ func (n *Nodes) look(former *view, got fleetAnswer) (*view, error) {
 		if there && s.heartbeat+n.retention.Microseconds() > now {
 			v.known[id] = s
 			v.before = min(v.before, s.heartbeat+n.retention.Microseconds())
-			if was != nil && !was.kept && restarted(was.node.Generation, s.node.Generation) {
+			if was != nil && !was.kept && wentBack(was, s) {
 				n.client.away.forgot.Store(now)
 			}
 		}
 	}
 	n.keep(v, former, got.removed, now)
 	v.outages = n.client.away.turn.Load()
-	began, ended := n.client.away.last()
 	v.nodes = make([]pool.Node, 0, len(v.known))
 	for _, s := range v.known {
 		node := s.node
-		if ended > s.heartbeat && began-s.heartbeat <= outageReach.Microseconds() {
-			node.HeardAt = instant(ended)
-		}
+		node.HeardAt = instant(n.client.away.heard(s.heartbeat, now))
 		v.nodes = append(v.nodes, node)
 	}
 	slices.SortFunc(v.nodes, func(a, b pool.Node) int { return strings.Compare(a.ID, b.ID) })
@@ -304,8 +301,7 @@ func (n *Nodes) keep(v, former *view, removed []string, now int64) {
 		if !was.kept {
 			away.lost(former.read, now)
 		}
-		_, ended := away.last()
-		until := ended + outageReach.Microseconds()
+		until := away.last(now) + outageReach.Microseconds()
 		if now >= until {
 			continue
 		}
@@ -318,6 +314,12 @@ func (n *Nodes) keep(v, former *view, removed []string, now int64) {
 		}
 		v.kept[id] = s.node
 	}
+}
+
+// wentBack reports whether Redis knows less than it did: it was started with what it had saved before, or is a replica by now
+// that had not been told of everything.
+func wentBack(was, is *shown) bool {
+	return is.heartbeat < was.heartbeat || restarted(was.node.Generation, is.node.Generation)
 }
 
 // restarted reports whether generations are counted from the beginning again: Redis has lost what it knew, and the node has

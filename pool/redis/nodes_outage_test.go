@@ -136,6 +136,27 @@ func TestOutageAfterOutage(t *testing.T) {
 	}
 }
 
+// TestDeadThroughBlips has a node that is gone while calls fail now and then.
+func TestDeadThroughBlips(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.join("dead", "alive")
+	for range 4 {
+		f.clock.Advance(10 * time.Second)
+		eventually(t, "a heartbeat is taken", func() bool {
+			f.rests.Advance(rest)
+			_, _, err := f.Beat(t.Context(), "alive", healthy())
+			return err == nil
+		})
+		f.server.Pause(t)
+		f.loseHeartbeats("alive", 1)
+		f.clock.Advance(time.Second)
+		f.server.Resume(t)
+		f.states(f.Nodes)
+	}
+	f.want(f.Nodes, "after the last", map[string]selection.Health{"alive": selection.Healthy, "dead": selection.Offline})
+}
+
 // TestEmptyAfterAnOutage has a server that is killed and comes back without what it knew.
 func TestEmptyAfterAnOutage(t *testing.T) {
 	t.Parallel()

@@ -196,7 +196,7 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 			cancel()
 			return reply{}, err
 		}
-		c.clock.learn(got.reply.now)
+		c.noteTime(got.reply.now)
 		switch got.reply.outcome {
 		case outcomeElsewhen:
 			guess++
@@ -210,6 +210,9 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 	cancel()
 	return reply{}, c.judge(operation, let, errWindow)
 }
+
+// noteTime takes what Redis said that the time is.
+func (c *Client) noteTime(now int64) { c.away.corrected(c.clock.learn(now)) }
 
 // ask sends a question from a goroutine of its own, so that nobody waits longer for the answer than they want to.
 func (c *Client) ask(ctx context.Context, script *rueidis.Lua, r *request) <-chan answer {

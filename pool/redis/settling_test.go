@@ -50,3 +50,31 @@ func TestALongOutageOutlivesLeases(t *testing.T) {
 		}
 	}
 }
+
+// TestRedisThatKnowsLess goes back to what it knew before, as a server does that had not saved the last of it, or a replica
+// that takes over without having been told of it.
+func TestRedisThatKnowsLess(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.join("n", "other")
+	healthyBoth := map[string]selection.Health{"n": selection.Healthy, "other": selection.Healthy}
+	f.want(f.Nodes, "before", healthyBoth)
+	key := f.client.keys.fleet("n")
+	before := tell(t, f.server.Addr, "HGET", key, "at")
+	f.clock.Advance(time.Second)
+	if _, _, err := f.Beat(t.Context(), "n", healthy()); err != nil {
+		t.Fatal(err)
+	}
+	f.want(f.Nodes, "after a heartbeat", healthyBoth)
+	if !f.client.away.settled(f.client.clock.guess()) {
+		t.Fatal("leases count as lost though nothing is")
+	}
+	tell(t, f.server.Addr, "HSET", key, "at", before)
+	eventually(t, "it is seen", func() bool {
+		f.want(f.Nodes, "after", healthyBoth)
+		return !f.client.away.settled(f.client.clock.guess())
+	})
+	if chosen, err := f.Choose(t.Context(), oneSlot("n")); err != nil || chosen.Lease != nil {
+		t.Errorf("chosen %+v, %v; want nobody as long as leases may be missing", chosen, err)
+	}
+}
