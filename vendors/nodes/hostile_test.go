@@ -304,3 +304,39 @@ func TestASpeedThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEngineThatHangsAndListsItsModels: who gives up after long blames the machine, who leaves early does not.
+func TestAnEngineThatHangsAndListsItsModels(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, streamed bool) {
+		for stall, failures := range map[time.Duration]int64{time.Millisecond: 1, time.Hour: 0} {
+			w := newWorld(t, func(o *nodes.Options) { o.Pulse.Stall = stall })
+			began := make(chan struct{}, 1)
+			w.node("n", func(rw http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/models") {
+					answers(rw, r)
+					return
+				}
+				_, _ = io.ReadAll(r.Body)
+				rw.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(rw).Flush()
+				began <- struct{}{}
+				<-r.Context().Done()
+			}, nil)
+			ctx, leave := context.WithCancel(t.Context())
+			go func() {
+				<-began
+				time.Sleep(20 * time.Millisecond)
+				leave()
+			}()
+			if failed := w.call(ctx, target(nil), streamed); failed == nil || failed.Kind != vendors.Canceled || failed.Node != "" {
+				t.Errorf("ended in %+v", failed)
+			}
+			w.free("n")
+			loads, err := w.machines.Loads(t.Context(), "m", []string{"n"})
+			if err != nil || loads[0].Failures != failures {
+				t.Errorf("after %v as the most, %d failures are counted, want %d (%v)", stall, loads[0].Failures, failures, err)
+			}
+		}
+	})
+}

@@ -122,6 +122,7 @@ func (v *Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Gener
 			return
 		}
 		defer visit.leave()
+		visit.streamed = true
 		output := int64(0)
 		for event, err := range visit.link.dialect.Stream(visit.ctx, visit.target, req) {
 			if err != nil {

@@ -25,6 +25,10 @@ type Pulse struct {
 	Silence time.Duration
 	// Answer is how long it has for its answer.
 	Answer time.Duration
+	// Stall is how long a machine may take to begin a stream, beside reading what it was sent, before a caller that gives up
+	// counts as its failure, and a quarter of what it may take for an answer in one piece. An engine that hangs may well list
+	// its models.
+	Stall time.Duration
 }
 
 // The defaults: a machine that hangs is left after about eleven seconds, and one that works hard is never asked more than
@@ -33,6 +37,7 @@ const (
 	defaultLook    = time.Second
 	defaultSilence = 5 * time.Second
 	defaultAnswer  = 3 * time.Second
+	defaultStall   = 30 * time.Second
 	// missesToDie is how many questions in a row have to stay without an answer.
 	missesToDie = 2
 	// pulsePause is how long a machine that has answered is not asked again.
@@ -51,7 +56,30 @@ func (p Pulse) filled() Pulse {
 	if p.Answer == 0 {
 		p.Answer = defaultAnswer
 	}
+	if p.Stall == 0 {
+		p.Stall = defaultStall
+	}
 	return p
+}
+
+const (
+	// wholeStalls is how many times longer an answer in one piece may take than the beginning of a stream.
+	wholeStalls = 4
+	// slowReads is how many times longer a prompt may take than it is expected to.
+	slowReads = 3
+)
+
+// stalled reports whether a caller that has left had waited for longer than a machine that works lets anybody wait.
+func (c *visit) stalled() bool {
+	if !c.first.IsZero() {
+		return false
+	}
+	allowed := c.v.options.Pulse.Stall
+	if !c.streamed {
+		allowed *= wholeStalls
+	}
+	reading := c.v.paces.of(c.node.ID, c.lease.Model) * float64(c.lease.Ahead+c.lease.Queued) * slowReads
+	return time.Since(c.started).Seconds() > allowed.Seconds()+reading
 }
 
 // pulse is what is known of one machine's.

@@ -27,6 +27,8 @@ type visit struct {
 	started time.Time
 	// another: the request has failed on other machines before.
 	another bool
+	// streamed: the answer comes in pieces.
+	streamed bool
 	// first is when the answer began; zero until then.
 	first time.Time
 	// last is when something was heard last, in nanoseconds since started.
@@ -142,8 +144,10 @@ func (c *visit) failed(err error) *vendors.Error {
 	case errors.Is(cause, vendors.ErrSilent):
 		e.Node, c.outcome = c.node.ID, pool.Failed
 		return e
-	case cause != nil:
-		c.outcome = pool.Unjudged // the caller left
+	case cause != nil: // the caller left
+		if c.stalled() {
+			c.outcome = pool.Failed
+		}
 		return e
 	}
 	unsent := e.Status == 0 && (e.Kind == vendors.Unsupported || e.Kind == vendors.Invalid) // the dialect cannot carry it
