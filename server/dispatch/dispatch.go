@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -192,7 +193,7 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 		}
 		if failed.Node != "" && len(w.tried) < maxMachines {
 			machine = failed
-			w.tried = append(w.tried[:len(w.tried):len(w.tried)], failed.Node) // the attempt keeps the former list
+			w.tried = append(slices.Clip(w.tried), failed.Node) // the attempt keeps the former list
 			continue
 		}
 

@@ -147,8 +147,14 @@ func (w *world) call(ctx context.Context, t vendors.Target, streamed bool) *vend
 }
 
 func bothWays(t *testing.T, test func(t *testing.T, streamed bool)) {
-	t.Run("unary", func(t *testing.T) { test(t, false) })
-	t.Run("stream", func(t *testing.T) { test(t, true) })
+	t.Run("unary", func(t *testing.T) {
+		t.Parallel()
+		test(t, false)
+	})
+	t.Run("stream", func(t *testing.T) {
+		t.Parallel()
+		test(t, true)
+	})
 }
 
 // TestASlotIsGivenBackHoweverTheCallEnds: and the error says whether another machine may do.
@@ -214,14 +220,14 @@ func TestACutStreamIsAFailure(t *testing.T) {
 // TestACallerThatLeavesBlamesNobody: while it waits for a slot, for the answer, or within it.
 func TestACallerThatLeavesBlamesNobody(t *testing.T) {
 	t.Parallel()
-	began := make(chan struct{}, 1)
-	w := newWorld(t, nil)
-	w.node("n", func(_ http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
-		_, _ = io.ReadAll(r.Body)
-		<-r.Context().Done()
-	}, nil)
 	bothWays(t, func(t *testing.T, streamed bool) {
+		began := make(chan struct{}, 1)
+		w := newWorld(t, nil)
+		w.node("n", func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			_, _ = io.ReadAll(r.Body)
+			<-r.Context().Done()
+		}, nil)
 		ctx, leave := context.WithCancel(t.Context())
 		first := make(chan *vendors.Error, 1)
 		go func() { first <- w.call(ctx, target(nil), streamed) }()
