@@ -12,6 +12,7 @@ import (
 // TestPool_ACountThatCannotBe: a machine that claims to have counted more tokens than there can be does not lock its caller
 // out, and a large count that may be right is believed.
 func TestPool_ACountThatCannotBe(t *testing.T) {
+	t.Parallel()
 	const (
 		huge   = `"usage":{"prompt_tokens":1152921504606846976,"completion_tokens":4611686018427387904,"total_tokens":9223372036854775807,"prompt_tokens_details":{"cached_tokens":1152921504606846976},"completion_tokens_details":{"reasoning_tokens":4611686018427387904}}`
 		honest = `"usage":{"prompt_tokens":1200,"completion_tokens":30000,"completion_tokens_details":{"reasoning_tokens":29000}}`
