@@ -150,7 +150,8 @@ type Lease struct {
 	// Matched is how many tokens of the prompt the node is believed to hold, Queued the others, which it has to read, and
 	// Ahead what it had been sent before and not begun to answer.
 	Matched, Queued, Ahead int64
-	// Turn is the state of the node's circuit in which the lease was taken; Trial that it is the one that tries it.
+	// Turn is the state of the node's circuit in which the lease was taken: the instant at which the node was registered for
+	// the first time since it was not, in microseconds, and one more for each change after that. Trial: the lease tries it.
 	Turn  int64
 	Trial bool
 }
@@ -202,11 +203,16 @@ const (
 	BreakCooldown = 30 * time.Second
 	// TurnMemory is how long the turns of a model's round robin are kept after the last choice for it.
 	TurnMemory = time.Hour
+	// MaxTurns is of how many nodes a model's turns are kept: of those that took part last. Names that are never used again,
+	// as in a fleet whose machines come and go, would add up otherwise.
+	MaxTurns = 256
 	// ReleaseMemory is how long a Release is remembered. Whoever repeats one, or renews what was released, has to give up
 	// sooner.
 	ReleaseMemory = 10 * time.Minute
 	// PrefixMemory is how long a node is believed to hold a prompt. Engines throw out what was used least recently.
 	PrefixMemory = 10 * time.Minute
+	// MaxHolders is how many generations are believed to hold one prompt: the last ones that were sent it.
+	MaxHolders = 256
 	// SpeedGain is how much of a new measurement goes into an average: ten calls make a node's speed, one does not.
 	SpeedGain = 0.1
 )
@@ -216,7 +222,8 @@ const (
 // own wraps ErrUnavailable; nothing is known of the nodes then, and nobody is to be sent to them.
 //
 // Slots belong to the node, not to a model. A lease ends by itself after its TTL unless it is renewed, and gives back
-// exactly what it took, so that a gateway that dies blocks nothing for longer.
+// exactly what it took, so that a gateway that dies blocks nothing for longer. Where the clock is set back, leases and slots
+// held idle end by as much sooner from the node's next heartbeat on, as far as that tells by how much.
 type Nodes interface {
 	// Register adds a node, or replaces what is known of it. Leases, circuit, speeds and an administrator's drain stay. At
 	// another endpoint circuit and speeds begin anew, and the outcomes of calls to the former one count no more.

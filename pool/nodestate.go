@@ -21,7 +21,8 @@ func (n *Node) Health(now time.Time, ttl time.Duration) (selection.Health, strin
 	if n.HeardAt.After(heard) {
 		heard = n.HeardAt
 	}
-	if silent := now.Sub(heard); silent > ttl {
+	// A heartbeat that is yet to come is from before the clock was set back.
+	if silent := now.Sub(heard).Abs(); silent > ttl {
 		return selection.Offline, fmt.Sprintf("no heartbeat for %d s", int64(silent/time.Second))
 	}
 	switch {
@@ -33,7 +34,7 @@ func (n *Node) Health(now time.Time, ttl time.Duration) (selection.Health, strin
 		return selection.Draining, "the node takes no more requests"
 	case n.Trouble != "":
 		return selection.Broken, n.Trouble
-	case !n.OpenedAt.IsZero() && now.Sub(n.OpenedAt) < BreakCooldown:
+	case !n.OpenedAt.IsZero() && now.Sub(n.OpenedAt).Abs() < BreakCooldown: // it is yet to come where the clock was set back
 		return selection.Broken, fmt.Sprintf("%d requests in a row failed", BreakAfter)
 	case !n.OpenedAt.IsZero():
 		return selection.Trial, "one request may try whether it has recovered"

@@ -20,12 +20,14 @@ func (n *Nodes) Choose(ctx context.Context, c pool.Choosing) (pool.Chosen, error
 	if choice.Chosen < 0 {
 		return pool.Chosen{Occupied: occupied}, nil
 	}
-	current := n.turns.begin(c.Model, now)
+	var turns []string
+	var weights []int64
 	for i, weighed := range choice.Weighed {
 		if weighed.Shortlisted {
-			current[candidates[i].Node] = weighed.Current
+			turns, weights = append(turns, candidates[i].Node), append(weights, weighed.Current)
 		}
 	}
+	n.turns.keep(c.Model, turns, weights, now)
 	chosen := candidates[choice.Chosen]
 	known := n.nodes[chosen.Node]
 	_, trial := known.circuit.admits(now)

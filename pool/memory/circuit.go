@@ -19,10 +19,15 @@ func (c *circuit) admits(now int64) (admitted, trial bool) {
 	switch {
 	case !c.open:
 		return true, false
-	case now-c.opened < pool.BreakCooldown.Microseconds() || c.probe != "":
+	case !c.cooled(now) || c.probe != "":
 		return false, false
 	}
 	return true, true
+}
+
+// cooled reports whether an open circuit may be tried. One that is yet to open opened before the clock was set back.
+func (c *circuit) cooled(now int64) bool {
+	return max(now-c.opened, c.opened-now) >= pool.BreakCooldown.Microseconds()
 }
 
 // endProbe lets the next one try, if this lease did.

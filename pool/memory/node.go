@@ -36,8 +36,12 @@ type slot struct {
 	queued int64
 }
 
-func newNode() *node {
-	return &node{speeds: map[string]pool.Speed{}, leases: map[pool.ID]slot{}, idle: map[pool.ID]int64{}, soonest: math.MaxInt64}
+// newNode begins a node. Its turns begin with the time, so that calls to one of the same name, which is gone, say nothing of it.
+func newNode(now int64) *node {
+	return &node{
+		speeds: map[string]pool.Speed{}, circuit: circuit{turn: now}, leases: map[pool.ID]slot{}, idle: map[pool.ID]int64{},
+		soonest: math.MaxInt64,
+	}
 }
 
 // beat takes a report in.
@@ -100,6 +104,19 @@ func (n *node) heal(now int64) {
 			n.soonest = min(n.soonest, ends)
 		}
 	}
+}
+
+// setBack lets slots end by so many microseconds sooner, by which the clock was set back.
+func (n *node) setBack(by int64) {
+	millis := by / microsPerMilli
+	for id, s := range n.leases {
+		s.ends -= millis
+		n.leases[id] = s
+	}
+	for id := range n.idle {
+		n.idle[id] -= millis
+	}
+	n.soonest = math.MinInt64 // which heal finds
 }
 
 // take makes a lease.

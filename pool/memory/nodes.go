@@ -93,6 +93,9 @@ func (n *Nodes) forget(now int64) {
 
 // heard notes a heartbeat.
 func (n *Nodes) heard(node *node, report pool.NodeReport, now int64) {
+	if node.heartbeat > now {
+		node.setBack(node.heartbeat - now)
+	}
 	node.beat(report, now)
 	n.shown = nil
 	n.forgetAt = min(n.forgetAt, now+n.retention)
@@ -114,7 +117,7 @@ func (n *Nodes) Register(ctx context.Context, spec pool.NodeSpec, report pool.No
 	known := n.nodes[spec.ID]
 	switch {
 	case known == nil:
-		known = newNode()
+		known = newNode(now)
 		n.nodes[spec.ID] = known
 	case known.spec.Endpoint != spec.Endpoint:
 		known.moved()

@@ -85,7 +85,11 @@ func (p *prefixes) record(prompt []selection.Prefix, generation string, now int6
 			p.line = append(p.line, lookAt{prefix.Key, until})
 		}
 		kept := slices.DeleteFunc(before, func(h holding) bool { return h.until <= now || h.generation == generation })
-		p.held[prefix.Key] = append(kept, holding{generation, until})
+		kept = append(kept, holding{generation, until})
+		if over := len(kept) - pool.MaxHolders; over > 0 {
+			kept = slices.Delete(kept, 0, over)
+		}
+		p.held[prefix.Key] = kept
 	}
 }
 

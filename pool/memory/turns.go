@@ -1,6 +1,10 @@
 package memory
 
-import "github.com/ai-process/ktms/pool"
+import (
+	"slices"
+
+	"github.com/ai-process/ktms/pool"
+)
 
 // turns are the current weights of the round robin, by model.
 type turns map[string]*modelTurns
@@ -8,6 +12,8 @@ type turns map[string]*modelTurns
 type modelTurns struct {
 	// current is by node.
 	current map[string]int64
+	// order are the nodes, those last that took part last.
+	order []string
 	// until is when they are forgotten, in microseconds.
 	until int64
 }
@@ -20,20 +26,28 @@ func (t turns) of(model string, now int64) map[string]int64 {
 	return nil
 }
 
-// begin returns the current weights of a model, which are kept on from now. Where there were none, it forgets those of
-// models that nobody asks for any more.
-func (t turns) begin(model string, now int64) map[string]int64 {
-	until := now + pool.TurnMemory.Microseconds()
-	if known := t[model]; known != nil && now < known.until {
-		known.until = until
-		return known.current
-	}
-	for name, known := range t {
-		if known.until <= now {
-			delete(t, name)
+// keep notes the current weights of those who took part in a choice, and keeps the model's on from now. Where there were
+// none, it forgets those of models that nobody asks for any more.
+func (t turns) keep(model string, nodes []string, weights []int64, now int64) {
+	known := t[model]
+	if known == nil || now >= known.until {
+		for name, other := range t {
+			if other.until <= now {
+				delete(t, name)
+			}
 		}
+		known = &modelTurns{current: map[string]int64{}}
+		t[model] = known
 	}
-	fresh := &modelTurns{current: map[string]int64{}, until: until}
-	t[model] = fresh
-	return fresh.current
+	known.until = now + pool.TurnMemory.Microseconds()
+	known.order = append(slices.DeleteFunc(known.order, func(n string) bool { return slices.Contains(nodes, n) }), nodes...)
+	for i, n := range nodes {
+		known.current[n] = weights[i]
+	}
+	if over := len(known.order) - pool.MaxTurns; over > 0 {
+		for _, n := range known.order[:over] {
+			delete(known.current, n)
+		}
+		known.order = slices.Delete(known.order, 0, over)
+	}
 }

@@ -47,6 +47,7 @@ var nodeSubjects = []struct {
 	{"turns", turnTests},
 	{"speeds", speedTests},
 	{"choices", choiceTests},
+	{"a clock that is set back", clockTests},
 }
 
 type nodeTest struct {

@@ -16,6 +16,7 @@ var circuitTests = []nodeTest{
 	{"let the next one try when the trial says nothing", testTrialUnjudged},
 	{"let the next one try when the trial is lost", testTrialLost},
 	{"hear nothing of requests from before a change", testStaleOutcomes},
+	{"hear nothing of requests to a node that was removed", testOutcomesOfRemoved},
 }
 
 func (h *nodesHarness) wantOpened(id string, at time.Time) {
@@ -220,5 +221,23 @@ func testStaleOutcomes(h *nodesHarness) {
 	h.release(h.takeOn("n", 20), pool.Failed)
 	h.wantLoad("n", pool.NodeLoad{InFlight: 1, Queued: 10, Failures: 1})
 	h.release(early[3], pool.Succeeded)
+	h.wantLoad("n", pool.NodeLoad{Failures: 1})
+}
+
+func testOutcomesOfRemoved(h *nodesHarness) {
+	h.join("n", 9)
+	var early []pool.Lease
+	for range pool.BreakAfter {
+		early = append(early, h.takeOn("n", 9))
+	}
+	h.clock.Advance(time.Second)
+	h.remove("n", "")
+	h.join("n", 9)
+	for _, l := range early {
+		h.release(l, pool.Failed)
+	}
+	h.wantLoad("n", pool.NodeLoad{})
+	h.wantOpened("n", time.Time{})
+	h.release(h.takeOn("n", 9), pool.Failed)
 	h.wantLoad("n", pool.NodeLoad{Failures: 1})
 }

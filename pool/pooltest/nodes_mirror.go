@@ -132,7 +132,7 @@ func (m *mirror) holds(key selection.Key, generation string) bool {
 func (m *mirror) register(spec pool.NodeSpec, report pool.NodeReport) {
 	n := m.node(spec.ID)
 	if n == nil {
-		n = &mirrored{speeds: map[string]pool.Speed{}}
+		n = &mirrored{speeds: map[string]pool.Speed{}, turn: m.clock.Now().UnixMicro()}
 		m.nodes[spec.ID] = n
 	} else if n.shown.Endpoint != spec.Endpoint {
 		n.speeds = map[string]pool.Speed{}

@@ -16,6 +16,7 @@ var prefixTests = []nodeTest{
 	{"are remembered for a while", testPrefixMemory},
 	{"are forgotten with the generation", testPrefixGeneration},
 	{"say who holds the deepest", testHolders},
+	{"are remembered of those who were sent them last", testManyHolders},
 	{"draw requests to who holds them", testAffinity},
 }
 
@@ -197,4 +198,23 @@ func testAffinity(h *nodesHarness) {
 	if want := map[string]int{"a": 2, "b": 2, "c": 2}; !reflect.DeepEqual(nodes, want) {
 		h.Errorf("chosen %v, want %v", nodes, want)
 	}
+}
+
+func testManyHolders(h *nodesHarness) {
+	h.join("n", 9)
+	prompt := promptOf("p", 10)
+	c := contender("n", 9)
+	send := func(n int) string {
+		c.Generation = "generation/" + strconv.Itoa(n)
+		h.ask(c, 10, prompt)
+		return c.Generation
+	}
+	first, second := send(0), send(1)
+	for n := range pool.MaxHolders - 2 {
+		send(2 + n)
+	}
+	h.wantHolders(prompt, []string{first, second}, true, true)
+	send(0) // which is the last one now
+	last := send(pool.MaxHolders)
+	h.wantHolders(prompt, []string{first, second, last}, true, false, true)
 }

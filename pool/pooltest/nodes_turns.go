@@ -1,6 +1,7 @@
 package pooltest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ var turnTests = []nodeTest{
 	{"are kept for each model", testTurnsOfModels},
 	{"are kept by those who take no part", testTurnsKept},
 	{"are not told of nodes that are not registered", testTurnsUnknown},
+	{"are kept of those who took part last", testTurnsOfMany},
 }
 
 // weighted is a contender with a base weight and slots without end, of which taken ones hardly matter.
@@ -231,4 +233,21 @@ func testSpeedShown(h *nodesHarness) {
 	want = h.shown(spec("n", 9), report())
 	want.Speeds = map[string]pool.Speed{"model": {TTFT: moved(1, 2), TPS: moved(10, 20)}}
 	h.wantNode(want)
+}
+
+// testTurnsOfMany has a fleet in which machines come and go, each under a name of its own.
+func testTurnsOfMany(h *nodesHarness) {
+	h.join("always", 9)
+	const guests = pool.MaxTurns + 3
+	name := func(n int) string { return fmt.Sprintf("guest-%d", n) }
+	for n := range guests {
+		h.join(name(n), 9)
+		h.sequence("model", 1, weighted("always", 1), weighted(name(n), 1))
+	}
+	for n := range guests {
+		kept := n >= guests-(pool.MaxTurns-1)
+		if got := h.load(name(n)).Current; (got != 0) != kept {
+			h.Errorf("the current weight of guest %d of %d is %d, want it kept: %t", n, guests, got, kept)
+		}
+	}
 }

@@ -8,13 +8,7 @@
 local node, report, level, warm = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local known = known_of('level', 'warm', 'generation')
 if not known then return {REFUSED, now} end
-local s = state_of(load, inflight, lease)
-if not s then -- Redis has evicted it
-  s = {}
-  adopt(s, load)
-  heal(state_of(load, inflight, lease), load, inflight, lease)
-  s = state_of(load, inflight, lease)
-end
+local s = state_of_registered()
 
 -- Each name in a list has a space after it, and none in it.
 local generation, is = known[4], ' ' .. warm

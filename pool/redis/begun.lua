@@ -10,6 +10,6 @@ if not s then return {DONE, now} end
 local queued = call('HGET', lease, id)
 if queued and queued ~= '0' then
   call('HSET', lease, id, '0')
-  call('HSET', load, 'q', word(s[Q] - queued))
+  call('HSET', load, 'q', word(math.max(s[Q] - queued, 0)))
 end
 return {DONE, now}

@@ -3,15 +3,15 @@
 -- KEYS  the model's turns, the prefixes, deepest first, then of each contender its load, leases by their ends, what they
 --       have queued, and where it is paced the slots held idle
 -- ARGV  clock, retention, id, how long the lease lives, tokens of the prompt, '1' for plain weights, affinity, cooldown of
---       circuits, how long prefixes and turns are remembered, how many prefixes there are, then the tokens of each, then of
---       each contender
+--       circuits, how long prefixes and turns are remembered, how many generations of a prefix and nodes of a model's turns
+--       are, how many prefixes there are, then the tokens of each, then of each contender
 --         name, generation, static weight, rank, slots in all, slots to use, foreign load, seconds for each token or 0,
 --         'p' if paced, 'k' if it counts as registered even when it is not
 -- Returns {DONE, now, which contender or 0, slots that were taken, matched, queued, ahead, turn, 1 for a trial}.
 
 local id, prompt, plain, affinity = ARGV[3], tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
-local cooldown, prefixes = tonumber(ARGV[8]), tonumber(ARGV[11])
-local WORDS, first = 9, 12 + prefixes
+local cooldown, prefixes = tonumber(ARGV[8]), tonumber(ARGV[13])
+local WORDS, first = 9, 14 + prefixes
 local count = (#ARGV - first + 1) / WORDS
 local find, max, min, sqrt, floor, tonumber = string.find, math.max, math.min, math.sqrt, math.floor, tonumber
 
@@ -30,7 +30,7 @@ for i = 1, count do
     taken = taken + s[N]
     admitted = s[OPENED] == ''
     if not admitted then
-      admitted = now - s[OPENED] >= cooldown and call('HGET', KEYS[k], 'probe') == ''
+      admitted = cooled(s[OPENED], cooldown) and call('HGET', KEYS[k], 'probe') == ''
       trials[i] = admitted
     end
   end
@@ -63,8 +63,9 @@ for i = 1, count do
 end
 
 -- A prefix is a text of entries "end generation ", of which the end has sixteen digits; those that end last come last. Many
--- prefixes have the same text as the one before, since they were recorded together.
-local matched, held = {}, nil
+-- prefixes have the same text as the one before, since they were recorded together. The shortest entry has a generation of
+-- one letter.
+local matched, held, SHORTEST = {}, nil, 19
 if prefixes > 0 then
   held = call('MGET', unpack(KEYS, 2, 1 + prefixes))
   for p = 1, prefixes do
@@ -73,7 +74,7 @@ if prefixes > 0 then
       for ends, generation in string.gmatch(held[p], '(%d+) ([^ ]*) ') do
         if wanted[generation] and now < ends + 0 then
           wanted[generation], missing = nil, missing - 1
-          matched[generation] = min(tonumber(ARGV[11 + p]), prompt)
+          matched[generation] = min(tonumber(ARGV[13 + p]), prompt)
         end
       end
     end
@@ -113,28 +114,27 @@ for e = 1, #eligible do
 end
 
 -- The turn is nginx's smooth weighted round robin over those that are worth almost as much as the best.
-local memory, turns = tonumber(ARGV[10]), {}
+local turns, takes_part = {}, {}
 for e = 1, #eligible do
   if plain or weights[eligible[e]] * 10 >= best * 9 then turns[#turns + 1] = eligible[e] end
 end
-local current, order = currents_of(KEYS[1])
+local current, known = currents_of(KEYS[1])
 local winner, total = nil, 0
 for t = 1, #turns do
   local w, name = weights[turns[t]], ARGV[first + (turns[t] - 1) * WORDS]
-  local c = current[name]
-  if c then
-    c = tonumber(c)
-  else
-    c, order[#order + 1] = 0, name
-  end
-  c = min(max(c, -4503599627370496), 4503599627370496) + w
-  current[name] = c
+  local c = min(max(tonumber(current[name] or 0), -4503599627370496), 4503599627370496) + w
+  current[name], takes_part[name] = c, true
   total = total + w
   if not winner or c > current[ARGV[first + (winner - 1) * WORDS]] then winner = turns[t] end
 end
 local name = ARGV[first + (winner - 1) * WORDS]
 current[name] = current[name] - total
-keep_currents(KEYS[1], current, order, memory)
+local order = {}
+for i = 1, #known do
+  if not takes_part[known[i]] then order[#order + 1] = known[i] end
+end
+for t = 1, #turns do order[#order + 1] = ARGV[first + (turns[t] - 1) * WORDS] end
+keep_currents(KEYS[1], current, order, tonumber(ARGV[10]), tonumber(ARGV[12]))
 
 local chosen = winner
 local a, s = first + (chosen - 1) * WORDS, states[chosen]
@@ -149,7 +149,7 @@ else
 end
 
 if prefixes > 0 then
-  local remembered = tonumber(ARGV[9])
+  local remembered, most = tonumber(ARGV[9]), tonumber(ARGV[11])
   local entry = string.format('%016.0f', now + remembered) .. ' ' .. generation .. ' '
   local kept, own, length = word(math.ceil(remembered / 1000) + spare), ' ' .. generation .. ' ', #generation + 18
   local former, latter
@@ -163,6 +163,10 @@ if prefixes > 0 then
         text = string.sub(text, find(text, ' ', 18, true) + 1)
       end
       latter = text .. entry
+      if #latter > most * SHORTEST then
+        local _, words = string.gsub(latter, ' ', ' ')
+        for _ = most + 1, words / 2 do latter = string.sub(latter, find(latter, ' ', 18, true) + 1) end
+      end
     end
     call('SET', KEYS[1 + p], latter, 'PX', kept)
   end

@@ -273,7 +273,7 @@ func (n *Nodes) look(former *view, got fleetAnswer) (*view, error) {
 		if there && s.heartbeat+n.retention.Microseconds() > now {
 			v.known[id] = s
 			v.before = min(v.before, s.heartbeat+n.retention.Microseconds())
-			if was != nil && !was.kept && wentBack(was, s) {
+			if was != nil && !was.kept && wentBack(was, s, now) {
 				n.client.away.forgot.Store(now)
 			}
 		}
@@ -317,9 +317,9 @@ func (n *Nodes) keep(v, former *view, removed []string, now int64) {
 }
 
 // wentBack reports whether Redis knows less than it did: it was started with what it had saved before, or is a replica by now
-// that had not been told of everything.
-func wentBack(was, is *shown) bool {
-	return is.heartbeat < was.heartbeat || restarted(was.node.Generation, is.node.Generation)
+// that had not been told of everything. Where the clock was set back, heartbeats are earlier than before, too.
+func wentBack(was, is *shown, now int64) bool {
+	return is.heartbeat < was.heartbeat && was.heartbeat <= now || restarted(was.node.Generation, is.node.Generation)
 }
 
 // restarted reports whether generations are counted from the beginning again: Redis has lost what it knew, and the node has

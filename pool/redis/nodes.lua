@@ -27,22 +27,46 @@ local function life() return word(math.ceil(retention / 1000) + spare) end
 -- after is the end of what begins now, in milliseconds.
 local function after(micros) return math.ceil((now + micros) / 1000) end
 
+-- queued_of adds up what the leases have queued, and drops what is known of others. Their keys get their lives anew.
+local function queued_of(inflight, lease)
+  local sum, from, kept = 0, 0, {}
+  repeat
+    local ids = call('ZRANGE', inflight, word(from), word(from + AT_ONCE - 1))
+    local queued = #ids > 0 and call('HMGET', lease, unpack(ids)) or {}
+    for i = 1, #ids do
+      kept[#kept + 1] = {ids[i], queued[i] or '0'}
+      sum = sum + (queued[i] or 0)
+    end
+    from = from + AT_ONCE
+  until #ids < AT_ONCE
+  call('DEL', lease)
+  for i = 1, #kept do call('HSET', lease, unpack(kept[i])) end
+  call('PEXPIRE', inflight, life())
+  call('PEXPIRE', lease, life())
+  return sum
+end
+
 -- heal ends the leases whose time is over: each gives back what it has queued, and the probe if it was that.
 local function heal(s, load, inflight, lease)
+  local known = true
   repeat
     local ended = call('ZRANGEBYSCORE', inflight, '-inf', millis_word, 'LIMIT', '0', word(AT_ONCE))
     if #ended > 0 then
-      local queued, probe = call('HMGET', lease, unpack(ended)), call('HGET', load, 'probe')
+      local queued = call('HMGET', lease, unpack(ended))
       for i = 1, #ended do
+        known = known and queued[i]
         s[Q] = s[Q] - (queued[i] or 0)
-        if ended[i] == probe then call('HSET', load, 'probe', '') end
       end
       call('HDEL', lease, unpack(ended))
       call('ZREM', inflight, unpack(ended))
     end
   until #ended < AT_ONCE
-  -- Counted anew, so that a count that went wrong, as when Redis evicts a key, does not stay so.
+  -- What went wrong, as when Redis evicts a key, does not stay so: leases are counted anew, what they have queued is added up
+  -- where it is not known of each of them, and a probe has a lease.
   s[N] = call('ZCARD', inflight)
+  if not known or call('HLEN', lease) ~= s[N] then s[Q] = queued_of(inflight, lease) end
+  local probe = call('HGET', load, 'probe')
+  if probe and probe ~= '' and not call('ZSCORE', inflight, probe) then call('HSET', load, 'probe', '') end
   if s[N] == 0 then
     s[X], s[Q] = '', 0
     call('DEL', lease)
@@ -87,15 +111,19 @@ local function enlist(s, load, inflight, lease, id, ends, queued, ...)
   end
 end
 
--- adopt begins a node that was taken for registered.
+-- adopt begins a node. Its turns begin with the time, so that calls to one of the same name, which is gone, say nothing of it.
 local function adopt(s, load)
-  call('HSET', load, 'at', word(now), 'n', '0', 'x', '', 'q', '0', 'failures', '0', 'opened', '', 'turn', '0', 'probe', '')
+  call('HSET', load, 'at', now_word, 'n', '0', 'x', '', 'q', '0', 'failures', '0', 'opened', '', 'turn', now_word, 'probe', '')
   call('PEXPIRE', load, life())
   s[AT] = now_word
 end
 
--- The current weights of a model's round robin are a text: when they are forgotten, then "name weight " of each node. Most
--- of them change with each choice, so that to write one text is quicker than to write many fields.
+-- cooled tells whether a circuit that opened then may be tried. One that is yet to open opened before the clock was set back.
+local function cooled(opened, cooldown) return math.abs(now - opened) >= cooldown end
+
+-- The current weights of a model's round robin are a text: when they are forgotten, then "name weight " of each node, of which
+-- those come last that took part last. Most of them change with each choice, so that to write one text is quicker than to
+-- write many fields.
 
 -- currents_of returns the weights by name, as words, and the names in their order.
 local function currents_of(key)
@@ -108,14 +136,15 @@ local function currents_of(key)
   return current, order
 end
 
--- keep_currents writes weights, words or numbers, down for so many microseconds.
-local function keep_currents(key, current, order, memory)
-  local words = {string.format('%016.0f', now + memory)}
-  for i = 1, #order do
+-- keep_currents writes weights, words or numbers, down for so many microseconds, the last of them up to most.
+local function keep_currents(key, current, order, memory, most)
+  local words, w = {string.format('%016.0f', now + memory)}, 1
+  for i = math.max(1, #order - most + 1), #order do
     local name = order[i]
     local weight = current[name]
-    words[2 * i] = name
-    words[2 * i + 1] = type(weight) == 'number' and word(weight) or weight
+    words[w + 1] = name
+    words[w + 2] = type(weight) == 'number' and word(weight) or weight
+    w = w + 2
   end
   words[#words + 1] = ''
   call('SET', key, table.concat(words, ' '), 'PX', word(math.ceil(memory / 1000) + spare))

@@ -7,12 +7,8 @@
 local node, endpoint, level = ARGV[3], ARGV[7], ARGV[9]
 local former = known_of('endpoint', 'level')
 -- Without it there may be leases even so, of a node that counted as registered after Redis had lost it.
-local s = state_of(load, inflight, lease)
-if not former and not s then forget() end
-if not s then
-  s = state_of(load, inflight, lease, '1')
-  adopt(s, load)
-end
+if not former and not state_of(load, inflight, lease) then forget() end
+local s = state_of_registered()
 if former and former[2] ~= endpoint then
   -- What was learned of the endpoint that the node had says nothing about this one.
   s[OPENED] = ''

@@ -13,6 +13,37 @@ local function known_of(...)
   if known[1] and known[1] + retention > now then return known end
 end
 
+-- set_back lets slots end by so many microseconds sooner, by which the clock was set back: who renews no more, whose slot
+-- would be taken for so much longer.
+local function set_back(by)
+  by = math.floor(by / 1000)
+  for _, key in ipairs({inflight, slots}) do
+    local from, flat = 0
+    repeat
+      flat = call('ZRANGE', key, word(from), word(from + AT_ONCE - 1), 'WITHSCORES')
+      for i = 1, #flat, 2 do call('ZADD', key, word(flat[i + 1] - by), flat[i]) end
+      from = from + AT_ONCE
+    until #flat < 2 * AT_ONCE
+  end
+end
+
+-- state_of_registered is the node's state. Where Redis has evicted it, it begins anew, with the leases that there are.
+local function state_of_registered()
+  local s = state_of(load, inflight, lease)
+  if s then
+    if s[AT] + 0 > now then
+      set_back(s[AT] - now)
+      heal(s, load, inflight, lease)
+    end
+    return s
+  end
+  s = {}
+  adopt(s, load)
+  s[N], s[X], s[Q], s[OPENED] = 0, '', queued_of(inflight, lease), ''
+  heal(s, load, inflight, lease)
+  return s
+end
+
 -- forget drops all that belongs to the node.
 local function forget() call('DEL', fleet, load, inflight, lease, slots, speeds) end
 

@@ -32,7 +32,7 @@ func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen
 		r.flag(choosing.Policy.Plain, "1")
 		r.fraction(choosing.Policy.Affinity)
 		r.numbers(pool.BreakCooldown.Microseconds(), pool.PrefixMemory.Microseconds(), pool.TurnMemory.Microseconds())
-		r.numbers(int64(len(choosing.Prefixes)))
+		r.numbers(pool.MaxHolders, pool.MaxTurns, int64(len(choosing.Prefixes)))
 		for _, p := range slices.Backward(choosing.Prefixes) {
 			r.numbers(p.Tokens)
 		}
