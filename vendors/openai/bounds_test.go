@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/vendors"
 	"github.com/ai-process/ktms/vendors/vendortest"
 )
@@ -63,5 +64,21 @@ func TestMembersOfAStreamAreBounded(t *testing.T) {
 	}
 	if got := string(s.extra.Get("same")); !strings.HasPrefix(got, `"7`) {
 		t.Errorf("a member that there was room for is %.10s", got)
+	}
+}
+
+// TestVectorsOfNothing: an answer within its bytes that is nothing but values would take thirty times the room.
+func TestVectorsOfNothing(t *testing.T) {
+	const inputs = 16 // may have two million bytes
+	for name, value := range map[string]string{"objects": "{},", "numbers": "1,"} {
+		for _, vendor := range []string{vendors.OpenAI, vendors.Local} {
+			up := vendortest.NewUpstream(t)
+			up.Reply(vendortest.Respond(200, `{"data":[`+strings.TrimSuffix(strings.Repeat(value, 300_000), ",")+`]}`))
+			_, err := newVendor(t).Embed(t.Context(), vendors.Target{Vendor: vendor, Model: "m", BaseURL: up.URL},
+				&ktmsv1.GetEmbeddingsRequest{Inputs: texts(inputs)})
+			if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported || !strings.Contains(e.Message, "more than the values") {
+				t.Errorf("%s of %s: %v", name, vendor, err)
+			}
+		}
 	}
 }

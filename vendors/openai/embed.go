@@ -27,7 +27,7 @@ func (v *Vendor) Embed(ctx context.Context, t vendors.Target, req *ktmsv1.GetEmb
 		return nil, failed
 	}
 	inputs := max(len(req.GetInputs()), len(req.GetTokenInputs()))
-	door := &embedDoor{vendor: v, target: t, dialect: d, limit: embedLimit(inputs), packed: wire.EncodingFormat != ""}
+	door := &embedDoor{vendor: v, target: t, dialect: d, limit: embedLimit(inputs), inputs: inputs, packed: wire.EncodingFormat != ""}
 	var err error
 	if door.address, err = url.Parse(address); err != nil {
 		return nil, transport.Failure(ctx, t.Vendor, err)
@@ -99,6 +99,8 @@ const (
 	embedSlack     = 1 << 20
 	// maxEmbedAnswer bounds it for any number of inputs.
 	maxEmbedAnswer = 512 << 20
+	// embedSlackValues are the values of an answer beside its vectors.
+	embedSlackValues = 64 << 10
 )
 
 func embedLimit(inputs int) int {

@@ -32,6 +32,8 @@ type embedDoor struct {
 	dialect *dialect
 	address *url.URL
 	limit   int
+	// inputs is how many vectors were asked for.
+	inputs int
 	// packed: vectors in base64 were asked for.
 	packed bool
 	// plain is the answer of a server that does not know base64.
@@ -53,7 +55,8 @@ func (c *embedDoor) Do(hr *http.Request) (*http.Response, error) {
 		return nil, failed
 	}
 	c.status = res.StatusCode
-	body := &embedBody{ReadCloser: res.Body, left: c.limit + 1, door: c}
+	body := &embedBody{ReadCloser: res.Body, left: c.limit + 1, objects: c.inputs + embedSlackValues,
+		values: c.inputs*mostDimensions + embedSlackValues, door: c}
 	ahead := bufio.NewReaderSize(body, embedHead)
 	head, _ := ahead.Peek(embedHead) // what went wrong shows again when the rest is read
 	c.head = bytes.Clone(head)
@@ -99,20 +102,33 @@ func (c *embedDoor) failure(ctx context.Context, err error) *vendors.Error {
 type embedBody struct {
 	io.ReadCloser
 	left int
-	door *embedDoor
+	// objects and values are how many more of them may come: each takes up to thirty times the room of its text.
+	objects, values int
+	door            *embedDoor
+}
+
+// tooMuch is the end of an answer that is too large. The bound is ours, so that the vendor is not to blame, and another try
+// would end the same.
+func (b *embedBody) tooMuch(what string) error {
+	if b.door.broken == nil {
+		b.door.broken = &vendors.Error{Kind: vendors.Unsupported, Vendor: b.door.target.Vendor, Status: b.door.status,
+			Message: "answered with more " + what + " that these inputs can need"}
+	}
+	return b.door.broken
 }
 
 func (b *embedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		// The bound is ours, so that the vendor is not to blame, and another try would end the same.
-		b.door.broken = &vendors.Error{
-			Kind: vendors.Unsupported, Vendor: b.door.target.Vendor, Status: b.door.status,
-			Message: fmt.Sprintf("answered with more than the %d bytes that these inputs can need", b.door.limit),
-		}
-		return 0, b.door.broken
+		return 0, b.tooMuch(fmt.Sprintf("than the %d bytes", b.door.limit))
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
+	b.objects -= bytes.Count(p[:n], []byte("{"))
+	b.values -= bytes.Count(p[:n], []byte(","))
+	if b.objects < 0 || b.values < 0 {
+		b.left = 0
+		return 0, b.tooMuch("than the values")
+	}
 	if err != nil && err != io.EOF {
 		b.door.broken = err
 	}

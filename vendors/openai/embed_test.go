@@ -73,7 +73,7 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 	}
 	for _, vendor := range []string{vendors.OpenAI, vendors.Ollama} {
 		up := vendortest.NewUpstream(t)
-		up.Reply(vendortest.Respond(200, `{"data":[{"embedding":[1`+strings.Repeat(",1", embedLimit(1))+`]}]}`))
+		up.Reply(vendortest.Respond(200, `{"data":[{"embedding":[1`+strings.Repeat(",0.1000000000000000000000", embedLimit(1)/20)+`]}]}`))
 		_, err := newVendor(t).Embed(t.Context(), vendors.Target{Vendor: vendor, Model: "m", BaseURL: up.URL},
 			&ktmsv1.GetEmbeddingsRequest{Inputs: texts(1)})
 		if e, ok := err.(*vendors.Error); !ok || e.Kind != vendors.Unsupported || !strings.Contains(e.Message, fmt.Sprint(embedLimit(1))) {
