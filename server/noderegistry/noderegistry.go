@@ -26,6 +26,9 @@ import (
 // maxLoggedModels is how many ignored models one line of the log names.
 const maxLoggedModels = 10
 
+// registering is the operation that registers.
+const registering = "RegisterNode"
+
 // Options is what a Handler needs.
 type Options struct {
 	Nodes pool.Nodes
@@ -61,7 +64,7 @@ func New(options Options) *Handler {
 
 // RegisterNode implements NodeRegistryService. Registering again replaces what the pool knows of the node.
 func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequest) (*ktmsv1.RegisterNodeResponse, error) {
-	key, err := h.admit(ctx, "RegisterNode", req)
+	key, err := h.admit(ctx, registering, req)
 	if err != nil {
 		return nil, h.refusal(ctx, err)
 	}
@@ -175,10 +178,10 @@ func (h *Handler) admit(ctx context.Context, operation string, req nodeMessage) 
 	if key.NodeID == "" {
 		return nil, status.New(status.PermissionDenied, "only a node key opens the node registry; MintNodeKey makes one")
 	}
-	if refused, tell := h.floods.admit(key.NodeID, h.options.Now()); refused != nil {
+	if refused, tell := h.floods.admit(key.NodeID, operation == registering, h.options.Now()); refused != nil {
 		if tell {
 			h.options.Log.WarnContext(ctx, "a node calls too often, and is refused until it does less", "node", key.NodeID, "by", key.KeyName,
-				"operation", operation, "per_second", callsPerSecond)
+				"operation", operation)
 		}
 		return nil, refused
 	}

@@ -16,6 +16,7 @@ import (
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/pool"
 	"github.com/ai-process/ktms/server/caller"
+	"github.com/ai-process/ktms/server/status"
 )
 
 func TestRegisterNode_WhatIsKept(t *testing.T) {
@@ -262,16 +263,29 @@ func TestUnregisterNode_WhileDrained(t *testing.T) {
 func TestFlood(t *testing.T) {
 	w := newWorld(t)
 	w.options.Now = func() time.Time { return w.now }
-	calls := []func() error{
-		func() error { return w.calls(as(t, "mac"), "mac")["RegisterNode"] },
-		func() error { return w.calls(as(t, "mac"), "mac")["VetModels"] },
-		func() error { return w.calls(as(t, "mac"), "another")["Heartbeat"] },
+	ctx := as(t, "mac")
+	beat := func() error {
+		_, err := w.Heartbeat(ctx, &ktmsv1.HeartbeatRequest{NodeId: "mac"})
+		return err
 	}
-	for i := range callsAtOnce/4 + 1 { // each makes four calls
-		_ = calls[i%len(calls)]()
+	others := []func() error{
+		beat,
+		func() error {
+			_, err := w.VetModels(ctx, &ktmsv1.VetModelsRequest{NodeId: "mac"})
+			return err
+		},
+		func() error { // about another node
+			_, err := w.Heartbeat(ctx, &ktmsv1.HeartbeatRequest{NodeId: "pc"})
+			return err
+		},
 	}
-	for name, err := range w.calls(as(t, "mac"), "mac") {
-		wantRefusal(t, name, err, connect.CodeResourceExhausted, "more than 5 times a second")
+	for i := range int(calls.atOnce) {
+		if err := others[i%len(others)](); i%len(others) < 2 && err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	for name, err := range w.calls(ctx, "mac") {
+		wantRefusal(t, name, err, connect.CodeResourceExhausted, "calls too often")
 	}
 	if told := strings.Count(w.log.String(), "calls too often"); told != 1 {
 		t.Errorf("the log tells of it %d times", told)
@@ -281,17 +295,44 @@ func TestFlood(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Second)
 	taken := 0
-	for range 2 * callsPerSecond {
-		if _, err := w.Heartbeat(as(t, "mac"), &ktmsv1.HeartbeatRequest{NodeId: "mac"}); err == nil {
+	for range 20 {
+		if beat() == nil {
 			taken++
 		}
 	}
-	if taken != callsPerSecond {
-		t.Errorf("%d calls are taken in the next second, want %d", taken, callsPerSecond)
+	if taken != int(calls.perSecond) {
+		t.Errorf("%d calls are taken in the next second, want %v", taken, calls.perSecond)
 	}
-	w.now = w.now.Add(-time.Hour) // a clock that is set back gives nothing, and takes nothing
-	if _, err := w.Heartbeat(as(t, "mac"), &ktmsv1.HeartbeatRequest{NodeId: "mac"}); err == nil {
+	w.now = w.now.Add(-time.Hour)
+	if beat() == nil {
 		t.Error("a clock that was set back gave calls")
+	}
+}
+
+// TestFlood_OfRegistrations, which close a circuit at another endpoint, is held back more; heartbeats go on.
+func TestFlood_OfRegistrations(t *testing.T) {
+	w := newWorld(t)
+	w.options.Now = func() time.Time { return w.now }
+	register := func() error {
+		_, err := w.RegisterNode(as(t, "mac"), registration(nil))
+		return err
+	}
+	for i := range int(registrations.atOnce) {
+		if err := register(); err != nil {
+			t.Fatalf("registration %d: %v", i, err)
+		}
+	}
+	err := register()
+	wantRefusal(t, "one more", err, connect.CodeResourceExhausted, "registers too often")
+	if refused, is := errors.AsType[*status.Error](err); !is || refused.RetryAfter != 10*time.Second {
+		t.Errorf("it shall wait 10 s, got %+v", refused)
+	}
+	if _, err := w.Heartbeat(as(t, "mac"), &ktmsv1.HeartbeatRequest{NodeId: "mac"}); err != nil {
+		t.Errorf("a heartbeat: %v", err)
+	}
+	w.now = w.now.Add(10 * time.Second)
+	if err := register(); err != nil {
+		t.Errorf("after the wait: %v", err)
 	}
 }
 
