@@ -211,6 +211,26 @@ func TestWalk_SilenceIsTheVendorsFault(t *testing.T) {
 	})
 }
 
+// TestWalk_TheTimeIsOverInTheLine: nobody went silent, and standing in the same line again would be as long.
+func TestWalk_TheTimeIsOverInTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(nil, HealthOptions{Threshold: 5}, time.Second)
+		p := plan("pool", "b")
+		p.Candidates[0].Spec.Vendor = vendors.Local
+		outcome, err := w.Walk(t.Context(), p, nil, func(ctx context.Context, a *Attempt) error {
+			w.tried = append(w.tried, a.Candidate.Spec.GetId())
+			if a.Candidate.Spec.GetId() == "b" {
+				return failing(vendors.Denied)
+			}
+			<-ctx.Done()
+			return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: "all machines are busy", Err: context.Cause(ctx)}
+		})
+		if strings.Join(w.tried, " ") != "pool b" || !strings.Contains(status.As(err).Text, "all machines are busy") || outcome.MaybeBilled {
+			t.Errorf("got %v after %v", err, w.tried)
+		}
+	})
+}
+
 func TestWalk_TheCallersDepartureIsNobodysFault(t *testing.T) {
 	w := newWorld(nil, HealthOptions{Threshold: 1}, 0)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package nodes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -190,8 +191,13 @@ func (v *Vendor) stateless(ctx context.Context, err error) *vendors.Error {
 	return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: unknownState, Err: err}
 }
 
-// departed is the error of a request whose caller left before anything was sent.
+// departed is the error of a request whose caller left before anything was sent, or whose time was over in the line.
 func departed(ctx context.Context) *vendors.Error {
+	if cause := context.Cause(ctx); errors.Is(cause, vendors.ErrSilent) {
+		e := busy(0)
+		e.Err = cause
+		return e
+	}
 	return &vendors.Error{Kind: vendors.Canceled, Vendor: vendors.Local, Unsent: true, Err: context.Cause(ctx)}
 }
 

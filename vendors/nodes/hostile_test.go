@@ -340,3 +340,29 @@ func TestAnEngineThatHangsAndListsItsModels(t *testing.T) {
 		}
 	})
 }
+
+// TestTheTimeIsOverInTheLine, which is nobody's silence.
+func TestTheTimeIsOverInTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	began, end := make(chan struct{}, 1), make(chan struct{})
+	w.node("n", func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		began <- struct{}{}
+		<-end
+		_, _ = io.WriteString(rw, whole)
+	}, nil)
+	first := make(chan *vendors.Error, 1)
+	go func() { first <- w.call(t.Context(), target(nil), false) }()
+	<-began
+	ctx, over := context.WithCancelCause(t.Context())
+	time.AfterFunc(20*time.Millisecond, func() { over(vendors.ErrSilent) })
+	failed := w.call(ctx, target(func(v *vendors.Visit) { v.Patience = patience }), true)
+	if failed == nil || failed.Kind != vendors.Busy || !failed.Unsent || failed.Node != "" {
+		t.Errorf("ended in %+v", failed)
+	}
+	close(end)
+	if failed := <-first; failed != nil {
+		t.Error(failed)
+	}
+}
