@@ -172,7 +172,7 @@ func (w *walk) classify(ctx, callCtx context.Context, c *routing.Candidate, err 
 		return &vendors.Error{Kind: vendors.Canceled, Vendor: vendor, Unsent: unsent, Err: context.Cause(ctx)}
 	}
 	known, ours := errors.AsType[*vendors.Error](err)
-	if errors.Is(context.Cause(callCtx), vendors.ErrSilent) && !(ours && known.Kind == vendors.Busy) {
+	if errors.Is(context.Cause(callCtx), vendors.ErrSilent) && (!ours || known.Kind != vendors.Busy) {
 		node, unsent := whereabouts(err)
 		return &vendors.Error{Kind: vendors.Unavailable, Vendor: vendor, Node: node, Unsent: unsent, Err: err,
 			Message: fmt.Sprintf("nothing that is of use came within %v", w.d.options.Timeout)}

@@ -55,7 +55,8 @@ func (b *bucket) take(of allowance, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// admit counts a call, and returns the refusal of one that is too many. tell: the log has to hear of it.
+// admit counts a call, or a registration that would be taken, and returns the refusal of one that is too many. tell: the log
+// has to hear of it.
 func (f *floods) admit(nodeID string, registers bool, now time.Time) (refused *status.Error, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,9 +68,12 @@ func (f *floods) admit(nodeID string, registers bool, now time.Time) (refused *s
 		known = &doings{calls: bucket{calls.atOnce, now}, registrations: bucket{registrations.atOnce, now}}
 		f.nodes[nodeID] = known
 	}
-	wait, what := known.calls.take(calls, now), "calls"
-	if wait == 0 && registers {
+	var wait time.Duration
+	what := "calls"
+	if registers {
 		wait, what = known.registrations.take(registrations, now), "registers"
+	} else {
+		wait = known.calls.take(calls, now)
 	}
 	if wait == 0 {
 		return nil, false

@@ -26,9 +26,6 @@ import (
 // maxLoggedModels is how many ignored models one line of the log names.
 const maxLoggedModels = 10
 
-// registering is the operation that registers.
-const registering = "RegisterNode"
-
 // Options is what a Handler needs.
 type Options struct {
 	Nodes pool.Nodes
@@ -64,7 +61,7 @@ func New(options Options) *Handler {
 
 // RegisterNode implements NodeRegistryService. Registering again replaces what the pool knows of the node.
 func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequest) (*ktmsv1.RegisterNodeResponse, error) {
-	key, err := h.admit(ctx, registering, req)
+	key, err := h.admit(ctx, "RegisterNode", req)
 	if err != nil {
 		return nil, h.refusal(ctx, err)
 	}
@@ -77,6 +74,9 @@ func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequ
 		return nil, h.refusal(ctx, status.New(status.PermissionDenied, "%s", notPermitted(ignored[0])))
 	}
 	if spec.Endpoint, err = h.endpoint(ctx, req.GetEndpoint(), key); err != nil {
+		return nil, h.refusal(ctx, err)
+	}
+	if err := h.unhurried(ctx, key, true); err != nil {
 		return nil, h.refusal(ctx, err)
 	}
 	if token := req.GetAuthToken(); token != "" {
@@ -178,12 +178,8 @@ func (h *Handler) admit(ctx context.Context, operation string, req nodeMessage) 
 	if key.NodeID == "" {
 		return nil, status.New(status.PermissionDenied, "only a node key opens the node registry; MintNodeKey makes one")
 	}
-	if refused, tell := h.floods.admit(key.NodeID, operation == registering, h.options.Now()); refused != nil {
-		if tell {
-			h.options.Log.WarnContext(ctx, "a node calls too often, and is refused until it does less", "node", key.NodeID, "by", key.KeyName,
-				"operation", operation)
-		}
-		return nil, refused
+	if err := h.unhurried(ctx, key, false); err != nil {
+		return nil, err
 	}
 	if req.GetNodeId() != key.NodeID {
 		h.options.Log.WarnContext(ctx, "a node key was used for another node", "operation", operation, "by", key.KeyName,
@@ -191,6 +187,19 @@ func (h *Handler) admit(ctx context.Context, operation string, req nodeMessage) 
 		return nil, status.New(status.PermissionDenied, "key belongs to node %q", key.NodeID)
 	}
 	return key, h.options.Validator.Validate(req)
+}
+
+// unhurried refuses what a node does too often.
+func (h *Handler) unhurried(ctx context.Context, key *caller.Caller, registers bool) error {
+	refused, tell := h.floods.admit(key.NodeID, registers, h.options.Now())
+	if refused == nil {
+		return nil
+	}
+	if tell {
+		h.options.Log.WarnContext(ctx, "a node calls too often, and is refused until it does less", "node", key.NodeID, "by", key.KeyName,
+			"error", refused)
+	}
+	return refused
 }
 
 // refusal turns an error into the node's.

@@ -287,7 +287,7 @@ func TestFlood(t *testing.T) {
 	for name, err := range w.calls(ctx, "mac") {
 		wantRefusal(t, name, err, connect.CodeResourceExhausted, "calls too often")
 	}
-	if told := strings.Count(w.log.String(), "calls too often"); told != 1 {
+	if told := strings.Count(w.log.String(), "a node calls too often"); told != 1 {
 		t.Errorf("the log tells of it %d times", told)
 	}
 	if _, err := w.Heartbeat(as(t, "pc"), &ktmsv1.HeartbeatRequest{NodeId: "pc"}); err != nil {
@@ -331,6 +331,9 @@ func TestFlood_OfRegistrations(t *testing.T) {
 		t.Errorf("a heartbeat: %v", err)
 	}
 	w.now = w.now.Add(10 * time.Second)
+	w.refused = &EndpointError{Fault: Forbidden, Err: errors.New("no")}
+	wantRefusal(t, "an endpoint that is not taken", register(), connect.CodeInvalidArgument) // and does not count
+	w.refused = nil
 	if err := register(); err != nil {
 		t.Errorf("after the wait: %v", err)
 	}
