@@ -2,7 +2,7 @@ package redis
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +15,10 @@ const (
 	// abandonTimes is how often it is taken back: a question that Redis read on a connection that was given up may be carried
 	// out after one that came later on another.
 	abandonTimes = 2
+	// abandonFor is how long a Redis may be frozen that carries out what it was asked before. Afterwards, and beyond the last
+	// mostDoubts, slots stay taken until their leases end.
+	abandonFor = time.Hour
+	mostDoubts = 4096
 )
 
 // doubt is a choice whose answer nobody has: Redis hung, and carries it out when it goes on, or the caller left.
@@ -22,7 +26,7 @@ type doubt struct {
 	id    pool.ID
 	nodes []string
 	left  int
-	// until is when its lease has ended by itself.
+	// until is when that is given up, which is no earlier than when its lease would have ended.
 	until time.Time
 }
 
@@ -33,18 +37,18 @@ type doubts struct {
 	running bool
 }
 
+// keep leaves the last ones.
+func (d *doubts) keep(all []doubt) { d.all = slices.Delete(all, 0, max(len(all)-mostDoubts, 0)) }
+
 // abandon takes back what a choice may have taken, off the caller's path: the slot would stay taken until its lease ends.
-func (n *Nodes) abandon(choosing *pool.Choosing, err error) {
-	if err == nil || errors.Is(err, errResting) { // which was not asked
-		return
-	}
-	d := doubt{id: choosing.ID, left: abandonTimes, until: time.Now().Add(choosing.TTL + n.client.timeout)}
+func (n *Nodes) abandon(choosing *pool.Choosing) {
+	d := doubt{id: choosing.ID, left: abandonTimes, until: time.Now().Add(max(abandonFor, choosing.TTL))}
 	for i := range choosing.Contenders {
 		d.nodes = append(d.nodes, choosing.Contenders[i].Node)
 	}
 	n.doubts.mu.Lock()
 	defer n.doubts.mu.Unlock()
-	n.doubts.all = append(n.doubts.all, d)
+	n.doubts.keep(append(n.doubts.all, d))
 	if !n.doubts.running {
 		n.doubts.running = true
 		n.client.spawn(n.settleDoubts)
@@ -66,7 +70,7 @@ func (n *Nodes) settleDoubts() {
 		}
 		all = n.settle(all)
 		n.doubts.mu.Lock()
-		n.doubts.all = append(all, n.doubts.all...)
+		n.doubts.keep(append(all, n.doubts.all...))
 		n.doubts.mu.Unlock()
 		select {
 		case <-ticks.C:

@@ -93,30 +93,34 @@ func (a *absence) lost(knew, now int64) {
 // add remembers an outage that has just ended, and forgets those that tell nothing any more.
 func (a *absence) add(o span) {
 	// Where the clock was set back, the former ones are of another time.
-	kept := slices.DeleteFunc(a.past, func(p span) bool { return p.ended > o.began })
+	a.past = slices.DeleteFunc(a.past, func(p span) bool { return p.ended > o.began })
 	there, from := int64(0), o.began
-	for i := len(kept) - 1; i >= 0; i-- {
-		if there += from - kept[i].ended; there > outageReach.Microseconds() {
-			kept = slices.Delete(kept, 0, i+1)
+	for i, p := range slices.Backward(a.past) {
+		if there += from - p.ended; there > outageReach.Microseconds() {
+			a.past = slices.Delete(a.past, 0, i+1)
 			break
 		}
-		from = kept[i].began
+		from = p.began
 	}
-	if len(kept) == mostOutages {
+	if len(a.past) == mostOutages {
 		shortest := 0
-		for i, p := range kept {
-			if p.ended-p.began < kept[shortest].ended-kept[shortest].began {
+		for i, p := range a.past {
+			if p.ended-p.began < a.past[shortest].ended-a.past[shortest].began {
 				shortest = i
 			}
 		}
-		kept = slices.Delete(kept, shortest, shortest+1)
+		a.past = slices.Delete(a.past, shortest, shortest+1)
 	}
-	a.past = append(kept, o)
+	a.past = append(a.past, o)
 	a.turn.Add(1)
 }
 
-// corrected notes by how much the idea of the time was wrong, by which an outage seems to have begun that is not over.
-func (a *absence) corrected(by int64) {
+// corrected notes by how much the idea of the time was wrong at an instant: by so much later has an outage begun that is not
+// over. A clock that goes ahead suddenly lets leases end that are in use.
+func (a *absence) corrected(by, now int64) {
+	if by >= forgetsAfter.Microseconds() && a.there.Load() != 0 {
+		a.forgot.Store(now)
+	}
 	if !a.open.Load() {
 		return
 	}

@@ -104,13 +104,20 @@ func TestClockThatIsSet(t *testing.T) {
 
 	a = &away{T: t}
 	a.failed(100 * second) // on a clock that is behind
-	a.corrected(900 * second)
+	a.corrected(900*second, 1001*second)
 	a.answered(1002 * second)
 	a.heardAt(900, 1002, 900)
 	if !a.settled(1002 * second) {
 		t.Error("a clock that was behind makes leases count as lost")
 	}
-	a.corrected(900 * second) // nothing is open
+	a.corrected(second, 1003*second) // nothing is open
+	if !a.settled(1003 * second) {
+		t.Error("a clock that is a second off makes leases count as lost")
+	}
+	a.corrected(int64(forgetsAfter/time.Microsecond), 1010*second)
+	if a.settled(1010*second) || !a.settled(1010*second+settling.Microseconds()) {
+		t.Error("leases end where the clock goes ahead, and have to count as lost until they are renewed")
+	}
 
 	a = &away{T: t}
 	a.lost(5000*second, 5003*second)

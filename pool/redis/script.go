@@ -212,7 +212,7 @@ func (c *Client) run(ctx context.Context, operation string, script *rueidis.Lua,
 }
 
 // noteTime takes what Redis said that the time is.
-func (c *Client) noteTime(now int64) { c.away.corrected(c.clock.learn(now)) }
+func (c *Client) noteTime(now int64) { c.away.corrected(c.clock.learn(now), now) }
 
 // ask sends a question from a goroutine of its own, so that nobody waits longer for the answer than they want to.
 func (c *Client) ask(ctx context.Context, script *rueidis.Lua, r *request) <-chan answer {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ai-process/ktms/pool"
+	"github.com/ai-process/ktms/pool/pooltest"
 	"github.com/ai-process/ktms/pool/selection"
 )
 
@@ -77,4 +78,32 @@ func TestRedisThatKnowsLess(t *testing.T) {
 	if chosen, err := f.Choose(t.Context(), oneSlot("n")); err != nil || chosen.Lease != nil {
 		t.Errorf("chosen %+v, %v; want nobody as long as leases may be missing", chosen, err)
 	}
+}
+
+// TestClockThatGoesAhead has a Redis whose clock is set to later than all leases end. They are in use all the same.
+func TestClockThatGoesAhead(t *testing.T) {
+	t.Parallel()
+	server := pooltest.StartRedis(t)
+	client := open(t, Options{Addr: server.Addr, Timeout: patience})
+	nodes := client.Nodes(NodesOptions{})
+	if err := nodes.Register(t.Context(), pool.NodeSpec{ID: "n", MaxConcurrent: 9}, healthy()); err != nil {
+		t.Fatal(err)
+	}
+	if chosen, err := nodes.Choose(t.Context(), oneSlot("n")); err != nil || chosen.Lease == nil {
+		t.Fatal(chosen, err)
+	}
+	// To this client it looks as if its own clock had been set back.
+	client.clock.local = func() time.Time { return time.Now().Add(-time.Minute) }
+	early, err := nodes.Choose(t.Context(), oneSlot("n"))
+	if err != nil || early.Lease != nil || early.Occupied != 9 {
+		t.Errorf("chosen %+v, %v; want nobody as long as leases may be missing", early, err)
+	}
+	eventually(t, "the slot that it took is given back", func() bool {
+		loads, err := nodes.Loads(t.Context(), "m", []string{"n"})
+		return err == nil && loads[0].InFlight == 1
+	})
+	eventually(t, "a slot is to be had again", func() bool {
+		chosen, err := nodes.Choose(t.Context(), oneSlot("n"))
+		return err == nil && chosen.Lease != nil
+	})
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -41,8 +42,14 @@ func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen
 		}
 	})
 	if err != nil {
-		n.abandon(&choosing, err)
+		if !errors.Is(err, errResting) { // which was not asked
+			n.abandon(&choosing)
+		}
 		return pool.Chosen{}, err
+	}
+	if !n.client.away.settled(got.now) { // which has come to light meanwhile
+		n.abandon(&choosing)
+		return taken(choosing.Contenders), nil
 	}
 	if len(got.before) != 7 || got.before[0] < 0 || got.before[0] > int64(len(choosing.Contenders)) {
 		return pool.Chosen{}, fmt.Errorf("%w: choose: %w", pool.ErrUnavailable, errReply)
