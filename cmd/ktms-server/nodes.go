@@ -21,7 +21,7 @@ import (
 func localPool(cfg config, machines pool.Nodes, keyring *seal.Keyring, limits transport.Limits, log *slog.Logger) *nodes.Vendor {
 	return nodes.New(nodes.Options{
 		Nodes: machines, TTL: seconds(cfg.NodeTTL), Lease: cfg.lease, Policy: selection.Policy{Affinity: cfg.NodeAffinity},
-		AllowLoopback: allowsLoopback(cfg), Limits: limits, Version: buildVersion(), Log: log,
+		AllowLocal: allowsLocal(cfg), Limits: limits, Version: buildVersion(), Log: log,
 		Open: func(nodeID string, sealed []byte) (vendors.Secret, error) {
 			plain, err := admin.OpenNodeToken(keyring, nodeID, sealed)
 			return vendors.NewSecret(string(plain)), err
@@ -35,12 +35,12 @@ func nodePool(cfg config, local *nodes.Vendor) server.NodePool {
 		Interval: seconds(cfg.NodeInterval), TTL: seconds(cfg.NodeTTL), Sweep: cfg.NodeSweep,
 		Weigh: local.Weigh, Run: local.Run,
 		CheckEndpoint: noderegistry.Guarded(func(allowed []netip.Prefix) noderegistry.Guard {
-			return guarded.New(guarded.Options{Allowed: allowed, AllowLoopback: allowsLoopback(cfg)})
+			return guarded.New(guarded.Options{Allowed: allowed, AllowLocal: allowsLocal(cfg)})
 		}, guarded.ErrForbidden),
 	}
 }
 
-// allowsLoopback: dev is on loopback itself, and so is what it is tried out with.
-func allowsLoopback(cfg config) bool { return cfg.NodeLocalhost || cfg.dev }
+// allowsLocal: dev is on loopback itself, and so is what it is tried out with.
+func allowsLocal(cfg config) bool { return cfg.NodeLocalhost || cfg.dev }
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -26,7 +26,7 @@ func pooled(t testing.TB, options *server.Options) {
 	}
 	sealer := options.Sealer
 	local := nodes.New(nodes.Options{Nodes: options.Nodes, TTL: options.NodePool.TTL, Lease: options.Limits.Lease,
-		Policy: selection.DefaultPolicy(), AllowLoopback: true, Version: options.Version, Log: options.Log,
+		Policy: selection.DefaultPolicy(), AllowLocal: true, Version: options.Version, Log: options.Log,
 		Open: func(nodeID string, sealed []byte) (vendors.Secret, error) {
 			plain, err := admin.OpenNodeToken(sealer, nodeID, sealed)
 			return vendors.NewSecret(string(plain)), err
@@ -36,7 +36,7 @@ func pooled(t testing.TB, options *server.Options) {
 	options.NodePool.Run, options.NodePool.Weigh = local.Run, local.Weigh
 	if options.NodePool.CheckEndpoint == nil {
 		options.NodePool.CheckEndpoint = noderegistry.Guarded(func(allowed []netip.Prefix) noderegistry.Guard {
-			return guarded.New(guarded.Options{Allowed: allowed, AllowLoopback: true})
+			return guarded.New(guarded.Options{Allowed: allowed, AllowLocal: true})
 		}, guarded.ErrForbidden)
 	}
 }

@@ -62,7 +62,7 @@ func TestCheck_Refuses(t *testing.T) {
 		"brackets": {"http://[8.8.8.8]/", "http://[host]/", "http://[]/", "http://[2606::1/", "http://2606::1/", "http://[2606:4700::1::2]/", "http://[v1.x]/"},
 	} {
 		for _, raw := range raws {
-			u, err := New(Options{AllowLoopback: true}).Check(raw)
+			u, err := New(Options{AllowLocal: true}).Check(raw)
 			if err == nil || errors.Is(err, ErrForbidden) {
 				t.Errorf("%s: %q: got %v, %v; want a refusal of its form", kind, raw, u, err)
 			} else if strings.Contains(err.Error(), "hunter2") {
@@ -96,7 +96,7 @@ func TestCheck_JudgesAddresses(t *testing.T) {
 			want    bool
 		}{
 			{Options{}, false},
-			{Options{AllowLoopback: true}, true},
+			{Options{AllowLocal: true}, true},
 			{Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, true},
 			{Options{Allowed: []netip.Prefix{netip.MustParsePrefix("::1/128")}}, true},
 			{Options{Allowed: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}, false},

@@ -225,7 +225,7 @@ func TestDialContext_Loopback(t *testing.T) {
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	for _, endpoint := range []string{server.URL, "http://engine.example:" + port} {
 		for _, allow := range []bool{false, true} {
-			g := New(Options{AllowLoopback: allow, Resolver: &script{answers: [][]string{{"127.0.0.1"}}}})
+			g := New(Options{AllowLocal: allow, Resolver: &script{answers: [][]string{{"127.0.0.1"}}}})
 			client := &http.Client{Transport: &http.Transport{DialContext: g.DialContext, DisableKeepAlives: true}}
 			resp, err := client.Get(endpoint)
 			if err == nil {

@@ -50,8 +50,8 @@ type Options struct {
 	// metadata services of clouds stay closed even so. Loopback and link-local open only to a network within them:
 	// 0.0.0.0/0 does not mean the gateway itself.
 	Allowed []netip.Prefix
-	// AllowLoopback opens loopback, for development.
-	AllowLoopback bool
+	// AllowLocal opens loopback and link-local, for development.
+	AllowLocal bool
 	// Timeout bounds resolving and connecting together; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// Resolver is net.DefaultResolver when nil.

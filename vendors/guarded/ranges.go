@@ -125,7 +125,7 @@ func (g *Guard) opens(found closed, addr netip.Addr) bool {
 	if found.open == never {
 		return false
 	}
-	if g.options.AllowLoopback && addr.IsLoopback() {
+	if g.options.AllowLocal && (addr.IsLoopback() || addr.IsLinkLocalUnicast()) {
 		return true
 	}
 	for _, network := range g.options.Allowed {

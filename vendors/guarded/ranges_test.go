@@ -154,11 +154,12 @@ func TestJudge_Allowed(t *testing.T) {
 	}
 }
 
-func TestJudge_AllowLoopback(t *testing.T) {
-	g := New(Options{AllowLoopback: true})
-	for _, text := range slices.Concat(closedIPv4, closedIPv6, []string{"::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1"}) {
+func TestJudge_AllowLocal(t *testing.T) {
+	g := New(Options{AllowLocal: true})
+	for _, text := range slices.Concat(closedIPv4, closedIPv6, []string{"169.254.169.254", "fe80::a9fe:a9fe", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1"}) {
 		addr := netip.MustParseAddr(text)
-		want := addr.Unmap().IsLoopback() || text == "64:ff9b::127.0.0.1"
+		metadata := slices.Contains([]string{"169.254.169.253", "169.254.169.254", "169.254.170.2", "169.254.170.23", "fe80::a9fe:a9fe"}, text)
+		want := addr.Unmap().IsLoopback() || text == "64:ff9b::127.0.0.1" || addr.IsLinkLocalUnicast() && !metadata
 		if err := g.judge(addr); (err == nil) != want {
 			t.Errorf("%s: got %v, want it open: %t", text, err, want)
 		}

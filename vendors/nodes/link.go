@@ -52,7 +52,7 @@ func (l *links) to(n *pool.Node) *link {
 			break
 		}
 	}
-	guard := guarded.New(guarded.Options{Allowed: n.Networks, AllowLoopback: l.options.AllowLoopback, Timeout: l.options.Limits.Connect})
+	guard := guarded.New(guarded.Options{Allowed: n.Networks, AllowLocal: l.options.AllowLocal, Timeout: l.options.Limits.Connect})
 	carrier := transport.Pool(l.options.Limits.Connect, guard.DialContext)
 	fresh := &link{made: made, carrier: carrier,
 		dialect: openai.New(openai.Options{Transport: carrier, Limits: l.options.Limits, MaxAnswer: maxAnswer, Version: l.options.Version})}

@@ -37,9 +37,9 @@ type Options struct {
 	Lease time.Duration
 	// Policy is how nodes are weighed.
 	Policy selection.Policy
-	// AllowLoopback lets endpoints be on this machine, for development.
-	AllowLoopback bool
-	Limits        transport.Limits
+	// AllowLocal lets endpoints be on this machine or its link, for development.
+	AllowLocal bool
+	Limits     transport.Limits
 	// Pulse says when a silent machine is asked whether it lives; zero values are the defaults.
 	Pulse Pulse
 	// Version of Keystone, for the User-Agent.

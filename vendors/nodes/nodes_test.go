@@ -39,7 +39,7 @@ type world struct {
 
 func newWorld(t *testing.T, change func(*nodes.Options)) *world {
 	w := &world{T: t, machines: memory.NewNodes(memory.NodesOptions{})}
-	options := nodes.Options{Nodes: w.machines, TTL: time.Hour, AllowLoopback: true, Policy: selection.DefaultPolicy(),
+	options := nodes.Options{Nodes: w.machines, TTL: time.Hour, AllowLocal: true, Policy: selection.DefaultPolicy(),
 		Open: func(_ string, sealed []byte) (vendors.Secret, error) { return vendors.NewSecret(string(sealed)), nil }}
 	if change != nil {
 		change(&options)
@@ -443,7 +443,7 @@ func TestWhoMayNotServe(t *testing.T) {
 // TestAnAddressThatIsNotAllowedAnyMore is found at the dial, and its address stays out of what callers read.
 func TestAnAddressThatIsNotAllowedAnyMore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(o *nodes.Options) { o.AllowLoopback = false })
+	w := newWorld(t, func(o *nodes.Options) { o.AllowLocal = false })
 	w.node("n", func(http.ResponseWriter, *http.Request) { t.Error("the machine was called") }, nil)
 	failed := w.call(t.Context(), target(nil), false)
 	if failed == nil || failed.Kind != vendors.Unavailable || !failed.Unsent || failed.Node != "n" || strings.Contains(failed.Public(), "127.0.0.1") {

@@ -58,7 +58,7 @@ func (o *oneNode) pool(t vendors.Target) (*nodes.Vendor, vendors.Target) {
 			Models: []pool.NodeModel{{ID: t.Model, Warm: true}}}); err != nil {
 			panic(err)
 		}
-		v = nodes.New(nodes.Options{Nodes: machines, TTL: time.Hour, AllowLoopback: true, Version: "test",
+		v = nodes.New(nodes.Options{Nodes: machines, TTL: time.Hour, AllowLocal: true, Version: "test",
 			Open: func(_ string, sealed []byte) (vendors.Secret, error) { return vendors.NewSecret(string(sealed)), nil }})
 		o.made[at] = v
 	}
