@@ -307,7 +307,7 @@ func TestNodes_EndpointsAreGuarded(t *testing.T) {
 	}
 
 	dev := withMachines(t, func(o *server.Options) {
-		o.NodePool.CheckEndpoint = guardedBy(guarded.Options{Resolver: dns, AllowLoopback: true})
+		o.NodePool.CheckEndpoint = guardedBy(guarded.Options{Resolver: dns, AllowLocal: true})
 	})
 	req := node("mac", "gemma")
 	req.Endpoint = "http://127.0.0.1:11434"
