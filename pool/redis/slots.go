@@ -19,6 +19,10 @@ const (
 	wordRestore = "r"
 )
 
+// nodesAtOnce is how many leases of nodes one script renews, or of how many nodes it tells where they stand. Nobody else is
+// served meanwhile, for about 10 µs each.
+const nodesAtOnce = 200
+
 // Choose implements pool.Nodes.
 func (n *Nodes) Choose(ctx context.Context, choosing pool.Choosing) (pool.Chosen, error) {
 	if !n.client.away.settled(n.client.clock.guess()) {
@@ -112,7 +116,7 @@ func (n *Nodes) Renew(ctx context.Context, leases []pool.NodeRenewal, ttl time.D
 	}
 	kept := n.kept()
 	for len(leases) > 0 {
-		some := leases[:min(len(leases), renewAtOnce)]
+		some := leases[:min(len(leases), nodesAtOnce)]
 		leases = leases[len(some):]
 		got, err := n.run(ctx, "renew_nodes", n.client.scripts.nodeRenew, func(r *request) {
 			r.numbers(ttl.Microseconds())
@@ -188,7 +192,7 @@ func (n *Nodes) Loads(ctx context.Context, model string, ids []string) ([]pool.N
 	const numbers = 6 // of each node
 	loads := make([]pool.NodeLoad, 0, len(ids))
 	for len(ids) > 0 {
-		some := ids[:min(len(ids), renewAtOnce)]
+		some := ids[:min(len(ids), nodesAtOnce)]
 		ids = ids[len(some):]
 		got, err := n.run(ctx, "loads", n.client.scripts.loads, func(r *request) {
 			r.turn(model)
