@@ -1355,7 +1355,9 @@ type RegisterNodeRequest struct {
 	Gpus          []*NodeGPU `protobuf:"bytes,9,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	AgentVersion  string     `protobuf:"bytes,10,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	// Share of time given to requests; unset = 100. A heartbeat may change it.
-	LevelPercent  *int32 `protobuf:"varint,11,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
+	LevelPercent *int32 `protobuf:"varint,11,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
+	// Names this run of the agent. Of two agents with one node id, the one that registered last is the node.
+	Instance      string `protobuf:"bytes,12,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1467,6 +1469,13 @@ func (x *RegisterNodeRequest) GetLevelPercent() int32 {
 	return 0
 }
 
+func (x *RegisterNodeRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type RegisterNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reported models that the key does not allow.
@@ -1474,8 +1483,12 @@ type RegisterNodeResponse struct {
 	HeartbeatIntervalSeconds int32    `protobuf:"varint,2,opt,name=heartbeat_interval_seconds,json=heartbeatIntervalSeconds,proto3" json:"heartbeat_interval_seconds,omitempty"`
 	// The gateway honours capacity levels.
 	SupportsLevels bool `protobuf:"varint,3,opt,name=supports_levels,json=supportsLevels,proto3" json:"supports_levels,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How long a replica of the gateway may act on an old state of the node; 0 = not told.
+	SweepIntervalSeconds int32 `protobuf:"varint,4,opt,name=sweep_interval_seconds,json=sweepIntervalSeconds,proto3" json:"sweep_interval_seconds,omitempty"`
+	// Models that no request reaches, because the catalogue does not have them with the vendor local.
+	UncataloguedModels []string `protobuf:"bytes,5,rep,name=uncatalogued_models,json=uncataloguedModels,proto3" json:"uncatalogued_models,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RegisterNodeResponse) Reset() {
@@ -1529,6 +1542,20 @@ func (x *RegisterNodeResponse) GetSupportsLevels() bool {
 	return false
 }
 
+func (x *RegisterNodeResponse) GetSweepIntervalSeconds() int32 {
+	if x != nil {
+		return x.SweepIntervalSeconds
+	}
+	return 0
+}
+
+func (x *RegisterNodeResponse) GetUncataloguedModels() []string {
+	if x != nil {
+		return x.UncataloguedModels
+	}
+	return nil
+}
+
 type HeartbeatRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	NodeId   string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1542,7 +1569,9 @@ type HeartbeatRequest struct {
 	LevelPercent *int32 `protobuf:"varint,7,opt,name=level_percent,json=levelPercent,proto3,oneof" json:"level_percent,omitempty"`
 	// Why the node can serve nothing at the moment, such as an engine that does not answer; empty = it can. Requests that
 	// it has not begun to answer go elsewhere.
-	Trouble       string `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Trouble string `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// As registered. Another run of the agent that has registered since is the node, and this one is refused.
+	Instance      string `protobuf:"bytes,9,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1633,6 +1662,13 @@ func (x *HeartbeatRequest) GetTrouble() string {
 	return ""
 }
 
+func (x *HeartbeatRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State NodeState              `protobuf:"varint,1,opt,name=state,proto3,enum=ktms.v1.NodeState" json:"state,omitempty"`
@@ -1713,8 +1749,10 @@ func (x *HeartbeatResponse) GetDraining() bool {
 }
 
 type UnregisterNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// As registered. Where another run of the agent has registered since, nothing is done.
+	Instance      string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1756,6 +1794,13 @@ func (x *UnregisterNodeRequest) GetNodeId() string {
 	return ""
 }
 
+func (x *UnregisterNodeRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type UnregisterNodeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1793,9 +1838,11 @@ func (*UnregisterNodeResponse) Descriptor() ([]byte, []int) {
 }
 
 type VetModelsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Models        []string               `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Models []string               `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`
+	// The base URL that the node would register with; empty = not asked.
+	Endpoint      string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1844,12 +1891,21 @@ func (x *VetModelsRequest) GetModels() []string {
 	return nil
 }
 
+func (x *VetModelsRequest) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
 type ModelVerdict struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Model   string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	Allowed bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	// Why not.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The catalogue has it with the vendor local, so that requests reach it.
+	InCatalogue   bool `protobuf:"varint,4,opt,name=in_catalogue,json=inCatalogue,proto3" json:"in_catalogue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1905,11 +1961,20 @@ func (x *ModelVerdict) GetReason() string {
 	return ""
 }
 
+func (x *ModelVerdict) GetInCatalogue() bool {
+	if x != nil {
+		return x.InCatalogue
+	}
+	return false
+}
+
 type VetModelsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdicts      []*ModelVerdict        `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts []*ModelVerdict        `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	// Why the endpoint would be refused; empty = it would not, or was not asked.
+	EndpointProblem string `protobuf:"bytes,2,opt,name=endpoint_problem,json=endpointProblem,proto3" json:"endpoint_problem,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *VetModelsResponse) Reset() {
@@ -1947,6 +2012,13 @@ func (x *VetModelsResponse) GetVerdicts() []*ModelVerdict {
 		return x.Verdicts
 	}
 	return nil
+}
+
+func (x *VetModelsResponse) GetEndpointProblem() string {
+	if x != nil {
+		return x.EndpointProblem
+	}
+	return ""
 }
 
 var File_ktms_v1_node_proto protoreflect.FileDescriptor
@@ -2065,7 +2137,7 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x12UndrainNodeRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\"8\n" +
 	"\x13UndrainNodeResponse\x12!\n" +
-	"\x04node\x18\x01 \x01(\v2\r.ktms.v1.NodeR\x04node\"\x84\x04\n" +
+	"\x04node\x18\x01 \x01(\v2\r.ktms.v1.NodeR\x04node\"\xa9\x04\n" +
 	"\x13RegisterNodeRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12V\n" +
@@ -2080,12 +2152,15 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x04gpus\x18\t \x03(\v2\x10.ktms.v1.NodeGPUR\x04gpus\x12#\n" +
 	"\ragent_version\x18\n" +
 	" \x01(\tR\fagentVersion\x123\n" +
-	"\rlevel_percent\x18\v \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x00R\flevelPercent\x88\x01\x01B\x10\n" +
-	"\x0e_level_percent\"\xa4\x01\n" +
+	"\rlevel_percent\x18\v \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x00R\flevelPercent\x88\x01\x01\x12#\n" +
+	"\binstance\x18\f \x01(\tB\a\xbaH\x04r\x02\x18@R\binstanceB\x10\n" +
+	"\x0e_level_percent\"\x8b\x02\n" +
 	"\x14RegisterNodeResponse\x12%\n" +
 	"\x0eignored_models\x18\x01 \x03(\tR\rignoredModels\x12<\n" +
 	"\x1aheartbeat_interval_seconds\x18\x02 \x01(\x05R\x18heartbeatIntervalSeconds\x12'\n" +
-	"\x0fsupports_levels\x18\x03 \x01(\bR\x0esupportsLevels\"\x85\x03\n" +
+	"\x0fsupports_levels\x18\x03 \x01(\bR\x0esupportsLevels\x124\n" +
+	"\x16sweep_interval_seconds\x18\x04 \x01(\x05R\x14sweepIntervalSeconds\x12/\n" +
+	"\x13uncatalogued_models\x18\x05 \x03(\tR\x12uncataloguedModels\"\xaa\x03\n" +
 	"\x10HeartbeatRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12\x1a\n" +
 	"\bdraining\x18\x02 \x01(\bR\bdraining\x12,\n" +
@@ -2095,7 +2170,8 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x06models\x18\x05 \x03(\v2\x12.ktms.v1.NodeModelR\x06models\x12$\n" +
 	"\x04gpus\x18\x06 \x03(\v2\x10.ktms.v1.NodeGPUR\x04gpus\x123\n" +
 	"\rlevel_percent\x18\a \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x02R\flevelPercent\x88\x01\x01\x12\"\n" +
-	"\atrouble\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\atroubleB\x12\n" +
+	"\atrouble\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\atrouble\x12#\n" +
+	"\binstance\x18\t \x01(\tB\a\xbaH\x04r\x02\x18@R\binstanceB\x12\n" +
 	"\x10_active_requestsB\x0e\n" +
 	"\f_queue_depthB\x10\n" +
 	"\x0e_level_percent\"\xf2\x01\n" +
@@ -2104,19 +2180,23 @@ const file_ktms_v1_node_proto_rawDesc = "" +
 	"\x0eregister_again\x18\x02 \x01(\bR\rregisterAgain\x122\n" +
 	"\x15active_proxy_requests\x18\x03 \x01(\x05R\x13activeProxyRequests\x12<\n" +
 	"\x1aheartbeat_interval_seconds\x18\x04 \x01(\x05R\x18heartbeatIntervalSeconds\x12\x1a\n" +
-	"\bdraining\x18\x05 \x01(\bR\bdraining\"9\n" +
+	"\bdraining\x18\x05 \x01(\bR\bdraining\"^\n" +
 	"\x15UnregisterNodeRequest\x12 \n" +
-	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\"\x18\n" +
-	"\x16UnregisterNodeResponse\"L\n" +
+	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12#\n" +
+	"\binstance\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\binstance\"\x18\n" +
+	"\x16UnregisterNodeResponse\"h\n" +
 	"\x10VetModelsRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06nodeId\x12\x16\n" +
-	"\x06models\x18\x02 \x03(\tR\x06models\"V\n" +
+	"\x06models\x18\x02 \x03(\tR\x06models\x12\x1a\n" +
+	"\bendpoint\x18\x03 \x01(\tR\bendpoint\"y\n" +
 	"\fModelVerdict\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"F\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12!\n" +
+	"\fin_catalogue\x18\x04 \x01(\bR\vinCatalogue\"q\n" +
 	"\x11VetModelsResponse\x121\n" +
-	"\bverdicts\x18\x01 \x03(\v2\x15.ktms.v1.ModelVerdictR\bverdicts*\xa7\x01\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x15.ktms.v1.ModelVerdictR\bverdicts\x12)\n" +
+	"\x10endpoint_problem\x18\x02 \x01(\tR\x0fendpointProblem*\xa7\x01\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12NODE_STATE_OFFLINE\x10\x01\x12\x17\n" +
