@@ -32,6 +32,8 @@ type NodeSpec struct {
 	// MaxConcurrent is the number of its slots, at least 1, whichever models it serves.
 	MaxConcurrent int64  `json:"max_concurrent"`
 	AgentVersion  string `json:"agent_version,omitempty"`
+	// Instance names the run of the agent that registered; empty = it did not say.
+	Instance string `json:"instance,omitempty"`
 }
 
 // NodeReport is what a node says of itself, at registration and with every heartbeat.

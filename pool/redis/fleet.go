@@ -19,6 +19,14 @@ import (
 // hangs. It is a fraction of the time in which a node is expected to be heard of.
 const staleAfter = 3 * time.Second
 
+// A reading is not followed by one that only others' heartbeats are a reason for until restsFor times as long has gone by as
+// it took, and at most longestRest: of some hundreds of nodes there are that many heartbeats in a second, and most requests
+// would wait for one reading after the other.
+const (
+	restsFor    = 10
+	longestRest = 100 * time.Millisecond
+)
+
 // view is the fleet as it was read at one time. It never changes.
 type view struct {
 	nodes []pool.Node
@@ -29,8 +37,10 @@ type view struct {
 
 	// changes and outages are how many there had been. After one more this view is too old.
 	changes, outages uint64
-	// until is when the cache is trusted no more, by this machine's clock; zero = there is no cache.
-	until time.Time
+	// told is how often Redis had told of what others have changed, and until when the cache is trusted no more, by this
+	// machine's clock; zero = there is no cache. The view may be older than that up to rests.
+	told         uint64
+	until, rests time.Time
 	// read is when Redis said so, and before when a node is forgotten, by the pool's clock in microseconds.
 	read, before int64
 }
@@ -55,7 +65,11 @@ func (n *Nodes) Fleet(ctx context.Context) (pool.Fleet, error) {
 // fits reports whether a view is what Redis would say.
 func (n *Nodes) fits(v *view, now int64) bool {
 	c := n.client
-	return v.changes == c.changes.Load() && v.outages == c.away.turn.Load() && now < v.before && time.Now().Before(v.until)
+	if v.changes != c.changes.Load() || v.outages != c.away.turn.Load() || now >= v.before || v.until.IsZero() {
+		return false
+	}
+	local := time.Now()
+	return v.told == c.told.Load() && local.Before(v.until) || local.Before(v.rests)
 }
 
 // reading is one reading of the fleet that several calls wait for.
@@ -116,6 +130,7 @@ func (n *Nodes) readFleet() (*view, error) {
 		return nil, errResting
 	}
 	let.began = c.clock.guess()
+	began := time.Now()
 	trip, cancel := context.WithTimeout(c.life, c.timeout)
 	defer cancel()
 	former := n.view.Load()
@@ -141,14 +156,15 @@ func (n *Nodes) readFleet() (*view, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: fleet: %w", pool.ErrUnavailable, err)
 	}
+	v.rests = time.Now().Add(min(restsFor*time.Since(began), longestRest))
 	return v, nil
 }
 
 // fleetAnswer is what Redis says of the fleet.
 type fleetAnswer struct {
 	err error
-	// changes are those that there had been before it was asked.
-	changes uint64
+	// changes are those that there had been before it was asked, and told how often Redis had told of others'.
+	changes, told uint64
 	// until is when the cache is trusted no more, in milliseconds since 1970 by this machine's clock; 0 = there is none.
 	until   int64
 	removed []string
@@ -159,7 +175,7 @@ type fleetAnswer struct {
 // it is one round trip; those of new nodes take another.
 func (n *Nodes) askFleet(ctx context.Context, former *view) fleetAnswer {
 	c := n.client
-	got := fleetAnswer{changes: c.changes.Load(), until: math.MaxInt64, nodes: map[string][]rueidis.RedisMessage{}}
+	got := fleetAnswer{changes: c.changes.Load(), told: c.told.Load(), until: math.MaxInt64, nodes: map[string][]rueidis.RedisMessage{}}
 	client, err := c.connected(ctx)
 	if err != nil {
 		return fleetAnswer{err: err}
@@ -256,7 +272,7 @@ func (a *fleetAnswer) take(ids []string, results []rueidis.RedisResult) error {
 // look makes a view of what Redis says, of which only what has changed since the former one is read.
 func (n *Nodes) look(former *view, got fleetAnswer) (*view, error) {
 	now := n.client.clock.guess()
-	v := &view{known: make(map[string]*shown, len(got.nodes)), changes: got.changes, read: now, before: math.MaxInt64}
+	v := &view{known: make(map[string]*shown, len(got.nodes)), changes: got.changes, told: got.told, read: now, before: math.MaxInt64}
 	if got.until > 0 && got.until < math.MaxInt64 {
 		v.until = time.UnixMilli(got.until)
 	}

@@ -205,3 +205,60 @@ func TestFleetOfAWrongClock(t *testing.T) {
 		t.Errorf("a node that has just registered was heard of %v ago", off)
 	}
 }
+
+// TestOthersChangesDoNotKeepRequestsWaiting for one reading after the other. What this client has changed shows at once all
+// the same, and so does it when a cache is lost.
+func TestOthersChangesDoNotKeepRequestsWaiting(t *testing.T) {
+	server := pooltest.StartRedis(t)
+	both := twoClients(t, Options{Addr: server.Addr})
+	one, other := both[0], both[1].(*Nodes)
+	if err := one.Register(t.Context(), pool.NodeSpec{ID: "n", MaxConcurrent: 9}, healthy()); err != nil {
+		t.Fatal(err)
+	}
+	drained := func() bool {
+		t.Helper()
+		fleet, err := other.Fleet(t.Context())
+		if err != nil || len(fleet.Nodes) != 1 {
+			t.Fatal(fleet, err)
+		}
+		return fleet.Nodes[0].Drained
+	}
+	rests := func(d time.Duration) {
+		resting := *other.view.Load()
+		resting.until, resting.rests = time.Now(), time.Now().Add(d)
+		other.view.Store(&resting)
+	}
+	drain := func(n pool.Nodes, is bool) {
+		t.Helper()
+		told := other.client.told.Load()
+		if err := n.Drain(t.Context(), "n", is); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "Redis tells of the change", func() bool { return other.client.told.Load() > told })
+	}
+	drained()
+	if left := time.Until(other.view.Load().rests); left > longestRest {
+		t.Errorf("there is no reading for %v", left)
+	}
+	rests(time.Hour)
+	drain(one, true)
+	if drained() {
+		t.Error("the fleet was read again")
+	}
+	rests(0)
+	if !drained() {
+		t.Error("the fleet was not read again")
+	}
+	rests(time.Hour)
+	drain(other, false)
+	if drained() {
+		t.Error("an own change does not show")
+	}
+	rests(time.Hour)
+	view := other.view.Load()
+	tell(t, server.Addr, "CLIENT", "KILL", "TYPE", "normal")
+	eventually(t, "the fleet is read again", func() bool {
+		_, err := other.Fleet(t.Context())
+		return err == nil && other.view.Load() != view
+	})
+}

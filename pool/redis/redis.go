@@ -51,8 +51,8 @@ type Client struct {
 	clock   clock
 	guard   *guard
 	scripts scripts
-	// changes counts what Redis tells of cached keys that have changed, and whatever else makes what is cached doubtful.
-	changes atomic.Uint64
+	// told counts what Redis tells of cached keys that have changed, and changes whatever else makes what is cached doubtful.
+	told, changes atomic.Uint64
 	away    absence
 
 	// life ends with Close, and with it all calls under way.
@@ -101,7 +101,13 @@ func New(options Options) (*Client, error) {
 		scripts: newScripts(),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
-	c.connect.OnInvalidations = func([]rueidis.RedisMessage) { c.changes.Add(1) }
+	c.connect.OnInvalidations = func(keys []rueidis.RedisMessage) {
+		if keys == nil { // all of them: a connection has broken, or everything is gone
+			c.changes.Add(1)
+		} else {
+			c.told.Add(1)
+		}
+	}
 	c.connect.DialCtxFn = dialer(connect.DialCtxFn).during(c.life)
 	first := c.connection() // so that the first call need not wait for it
 	c.spawn(func() {
