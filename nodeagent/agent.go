@@ -4,6 +4,8 @@ package nodeagent
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -69,6 +71,8 @@ type Options struct {
 type Agent struct {
 	Options
 
+	// instance names this run, so that the gateway tells it from another one with the same node id.
+	instance string
 	view     view
 	pause    pause
 	interval time.Duration
@@ -76,6 +80,8 @@ type Agent struct {
 	known      bool
 	registered string
 	joined     time.Time
+	// replaced says that another run of the agent took the node.
+	replaced bool
 	// levels says that the gateway honours levels.
 	levels bool
 	// state is what the gateway last said about the node.
@@ -92,7 +98,16 @@ func New(o Options) *Agent {
 	if o.GPUs == nil {
 		o.GPUs = func(context.Context) []*ktmsv1.NodeGPU { return nil }
 	}
-	return &Agent{Options: o, interval: DefaultInterval}
+	return &Agent{Options: o, instance: newInstance(), interval: DefaultInterval}
+}
+
+// instanceBytes is the length of an instance: two runs never draw the same one.
+const instanceBytes = 16
+
+func newInstance() string {
+	id := make([]byte, instanceBytes)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
 }
 
 // Run serves until ctx ends, and then leaves the pool: it returns when the gateway sends nothing any more. No refusal
@@ -181,6 +196,12 @@ func (a *Agent) beat(ctx, work context.Context, pauses *backoff) (lost, again bo
 	}
 	if err != nil {
 		trouble := registry.Explain(err)
+		if trouble.Cause == registry.Replaced {
+			a.said = trouble.Text
+			a.Log.Error(trouble.Text)
+			a.known, a.replaced = false, true
+			return true, true
+		}
 		a.complain(trouble.Text)
 		switch trouble.Cause {
 		case registry.Unknown, registry.Refused:
@@ -208,6 +229,7 @@ func (a *Agent) heartbeat(ctx context.Context, level int, leaving bool) (*ktmsv1
 	trouble := a.trouble()
 	req := &ktmsv1.HeartbeatRequest{
 		NodeId:         a.NodeID,
+		Instance:       a.instance,
 		Draining:       leaving || trouble != "",
 		Trouble:        trouble,
 		ActiveRequests: a.view.load.Active,

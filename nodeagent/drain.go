@@ -44,6 +44,10 @@ func (a *Agent) drain(ctx context.Context) {
 			}
 		default:
 			trouble := registry.Explain(err)
+			if trouble.Cause == registry.Replaced {
+				a.Log.Info("another run of the agent is the node now, leaving")
+				return
+			}
 			a.complain(trouble.Text)
 			if trouble.Cause != registry.Away || time.Since(answered) >= drainAway {
 				return
@@ -82,7 +86,7 @@ func (a *Agent) exposedInFlight() int {
 func (a *Agent) unregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := a.Registry.UnregisterNode(ctx, &ktmsv1.UnregisterNodeRequest{NodeId: a.NodeID}); err != nil {
+	if _, err := a.Registry.UnregisterNode(ctx, &ktmsv1.UnregisterNodeRequest{NodeId: a.NodeID, Instance: a.instance}); err != nil {
 		a.Log.Warn("not unregistered: " + registry.Explain(err).Text)
 		return
 	}

@@ -31,6 +31,12 @@ type backoff struct{ last time.Duration }
 
 func (b *backoff) reset() { b.last = 0 }
 
+// most makes the next pause the longest one, and returns it.
+func (b *backoff) most(longest time.Duration) time.Duration {
+	b.last = longest
+	return longest
+}
+
 // next is the next pause, of at most longest.
 func (b *backoff) next(longest time.Duration) time.Duration {
 	b.last = min(max(2*b.last, firstPause), longest)
@@ -39,14 +45,20 @@ func (b *backoff) next(longest time.Duration) time.Duration {
 
 // join brings the node into the pool, however long it takes. It returns false when ctx ended.
 func (a *Agent) join(ctx, work context.Context, pauses *backoff) bool {
-	// A gateway that forgets the node as soon as it has registered must not be asked without end.
-	again := !a.joined.IsZero() && time.Since(a.joined) < a.interval
+	longest := time.Duration(0)
+	switch {
+	case a.replaced:
+		// Two agents must not take the node from each other every few seconds.
+		a.replaced = false
+		longest = pauses.most(refusedPause)
+	case !a.joined.IsZero() && time.Since(a.joined) < a.interval:
+		// A gateway that forgets the node as soon as it has registered must not be asked without end.
+		longest = awayPause
+	}
 	for ctx.Err() == nil {
-		longest := awayPause
-		if !again {
+		if longest == 0 {
 			longest = a.tryJoin(ctx, work)
 		}
-		again = false
 		if ctx.Err() != nil {
 			return false
 		}
@@ -60,6 +72,7 @@ func (a *Agent) join(ctx, work context.Context, pauses *backoff) bool {
 			return false
 		case <-time.After(pause):
 		}
+		longest = 0
 	}
 	return false
 }
@@ -89,6 +102,7 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	req := &ktmsv1.RegisterNodeRequest{
 		NodeId: a.NodeID, Name: a.Name, Engine: a.Kind, Endpoint: address, AuthToken: a.token(), Models: a.view.models,
 		BaseWeight: a.BaseWeight, MaxConcurrent: a.MaxConcurrent, Gpus: a.GPUs(ctx), AgentVersion: a.Version,
+		Instance: a.instance,
 	}
 	if a.Schedule != nil {
 		req.LevelPercent = new(int32(a.levelNow()))

@@ -42,6 +42,8 @@ type call struct {
 	what  string
 	beat  *ktmsv1.HeartbeatRequest
 	reg   *ktmsv1.RegisterNodeRequest
+	// instance is what the call named.
+	instance string
 }
 
 func (g *gateway) note(ctx context.Context, c call) error {
@@ -94,7 +96,7 @@ func (g *gateway) VetModels(ctx context.Context, r *ktmsv1.VetModelsRequest) (*k
 }
 
 func (g *gateway) RegisterNode(ctx context.Context, r *ktmsv1.RegisterNodeRequest) (*ktmsv1.RegisterNodeResponse, error) {
-	if err := g.note(ctx, call{what: "register", reg: r}); err != nil {
+	if err := g.note(ctx, call{what: "register", reg: r, instance: r.Instance}); err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
@@ -110,7 +112,7 @@ func (g *gateway) Heartbeat(ctx context.Context, r *ktmsv1.HeartbeatRequest) (*k
 	if r.Draining {
 		what = "draining"
 	}
-	if err := g.note(ctx, call{what: what, beat: r}); err != nil {
+	if err := g.note(ctx, call{what: what, beat: r, instance: r.Instance}); err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
@@ -121,8 +123,8 @@ func (g *gateway) Heartbeat(ctx context.Context, r *ktmsv1.HeartbeatRequest) (*k
 	return &ktmsv1.HeartbeatResponse{State: ktmsv1.NodeState_NODE_STATE_HEALTHY}, nil
 }
 
-func (g *gateway) UnregisterNode(ctx context.Context, _ *ktmsv1.UnregisterNodeRequest) (*ktmsv1.UnregisterNodeResponse, error) {
-	return &ktmsv1.UnregisterNodeResponse{}, g.note(ctx, call{what: "unregister"})
+func (g *gateway) UnregisterNode(ctx context.Context, r *ktmsv1.UnregisterNodeRequest) (*ktmsv1.UnregisterNodeResponse, error) {
+	return &ktmsv1.UnregisterNodeResponse{}, g.note(ctx, call{what: "unregister", instance: r.Instance})
 }
 
 // scriptedOllama is an Ollama without a network.

@@ -26,6 +26,8 @@ const (
 	Unknown
 	// Old means that the gateway is of a release that does not have the call.
 	Old
+	// Replaced means that another run of the agent has registered the node since, and is the node now.
+	Replaced
 )
 
 // Trouble is a failed call in plain words.
@@ -34,6 +36,9 @@ type Trouble struct {
 	// Text says what is wrong, and what to do.
 	Text string
 }
+
+// replacedSymptom is how the gateway says that another run of the agent has registered.
+const replacedSymptom = "another agent has registered"
 
 // Explain makes plain words of the error of a call.
 func Explain(err error) Trouble {
@@ -47,7 +52,12 @@ func Explain(err error) Trouble {
 			"): check NODE_KEY or the file of --node-key-file, or ask for a new key"}
 	case connect.CodePermissionDenied:
 		return Trouble{Refused, "the gateway refuses the node: " + said + denialHint(said)}
-	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeOutOfRange:
+	case connect.CodeFailedPrecondition:
+		if strings.Contains(said, replacedSymptom) {
+			return Trouble{Replaced, said}
+		}
+		return Trouble{Refused, "the gateway refuses the node: " + said}
+	case connect.CodeInvalidArgument, connect.CodeAlreadyExists, connect.CodeOutOfRange:
 		return Trouble{Refused, "the gateway refuses the node: " + said}
 	case connect.CodeResourceExhausted:
 		return Trouble{Away, "the gateway has too much to do: " + said}

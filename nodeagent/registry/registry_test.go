@@ -99,6 +99,8 @@ func TestExplainRefusals(t *testing.T) {
 		{connect.NewError(connect.CodePermissionDenied, `this API key lacks the scope "node"`), Refused, "key of another kind"},
 		{connect.NewError(connect.CodePermissionDenied, "no"), Refused, "refuses the node: no"},
 		{connect.NewError(connect.CodeInvalidArgument, "endpoint: private address"), Refused, "endpoint: private address"},
+		{connect.NewError(connect.CodeFailedPrecondition, "no pool"), Refused, "refuses the node: no pool"},
+		{connect.NewError(connect.CodeFailedPrecondition, `another agent has registered node "n" since: stop one`), Replaced, `another agent has registered node "n" since: stop one`},
 		{connect.NewError(connect.CodeNotFound, "node n"), Unknown, "node n"},
 		{connect.NewError(connect.CodeUnimplemented, "x"), Old, "gRPC port (9090"},
 		{connect.NewError(connect.CodeInternal, "oh"), Away, "answered with an error: oh"},
