@@ -53,7 +53,7 @@ type Client struct {
 	scripts scripts
 	// told counts what Redis tells of cached keys that have changed, and changes whatever else makes what is cached doubtful.
 	told, changes atomic.Uint64
-	away    absence
+	away          absence
 
 	// life ends with Close, and with it all calls under way.
 	life context.Context
