@@ -64,7 +64,9 @@ type Options struct {
 	Schedule func() *schedule.Schedule
 	// Exposure is nil where the operator gave the endpoint.
 	Exposure Exposure
-	Log      *slog.Logger
+	// Hurry is closed when the agent shall leave without waiting for its requests; nil never is.
+	Hurry <-chan struct{}
+	Log   *slog.Logger
 }
 
 // Agent is one node. Its fields belong to the goroutine of Run.
@@ -76,6 +78,8 @@ type Agent struct {
 	view     view
 	pause    pause
 	interval time.Duration
+	// sweep is how long a replica of the gateway may act on an old state of the node.
+	sweep time.Duration
 	// known says that the gateway knows the node, with the address that it registered at the time joined.
 	known      bool
 	registered string
@@ -98,7 +102,7 @@ func New(o Options) *Agent {
 	if o.GPUs == nil {
 		o.GPUs = func(context.Context) []*ktmsv1.NodeGPU { return nil }
 	}
-	return &Agent{Options: o, instance: newInstance(), interval: DefaultInterval}
+	return &Agent{Options: o, instance: newInstance(), interval: DefaultInterval, sweep: DefaultSweep}
 }
 
 // instanceBytes is the length of an instance: two runs never draw the same one.
@@ -110,22 +114,31 @@ func newInstance() string {
 	return hex.EncodeToString(id)
 }
 
-// Run serves until ctx ends, and then leaves the pool: it returns when the gateway sends nothing any more. No refusal
-// ends it, since whoever restarts the agent would not cure it.
+// Run serves until ctx ends, and then leaves the pool: it returns when the gateway sends nothing any more, or soon after
+// Hurry is closed. No refusal ends it, since whoever restarts the agent would not cure it.
 func (a *Agent) Run(ctx context.Context) {
 	// The requests that are running at the end need the tunnel until they are done.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer a.tasks.Wait()
 	defer stop()
+	leave, hurry := context.WithCancel(work)
+	defer hurry()
+	a.tasks.Go(func() {
+		select {
+		case <-a.Hurry:
+			hurry()
+		case <-leave.Done():
+		}
+	})
 	var pauses backoff
 	for a.join(ctx, work, &pauses) {
 		a.serve(ctx, work, &pauses)
 	}
 	began := time.Now()
 	if a.known {
-		a.drain(work)
+		a.drain(leave)
 	}
-	a.finish(work, began)
+	a.finish(leave, began)
 	a.Log.Info("stopped")
 }
 

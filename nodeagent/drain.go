@@ -10,8 +10,11 @@ import (
 )
 
 const (
-	// SweepInterval is how long a replica of the gateway may act on an old state of the node (its NODE_SWEEP_INTERVAL).
-	SweepInterval = 15 * time.Second
+	// DefaultSweep is how long a replica of the gateway may act on an old state of the node, unless the gateway says another
+	// time.
+	DefaultSweep = 15 * time.Second
+	// longestSweep bounds what the gateway may ask for.
+	longestSweep = 5 * time.Minute
 	// drainLimit is how long requests may take to end.
 	drainLimit = 10 * time.Minute
 	// drainPoll is the time between the heartbeats of a node that leaves: it only waits for the last request.
@@ -20,16 +23,30 @@ const (
 	finishPoll = time.Second
 	// drainAway is how long a gateway that does not answer is waited for.
 	drainAway = 30 * time.Second
+	// hurryTimeout bounds the last call of an agent that leaves at once.
+	hurryTimeout = 2 * time.Second
 )
 
-// drain leaves the pool: no new requests, one sweep so that every replica knows, the last request done, unregistered.
+func (a *Agent) setSweep(seconds int32) {
+	a.sweep = DefaultSweep
+	if seconds > 0 {
+		a.sweep = min(time.Duration(seconds)*time.Second, longestSweep)
+	}
+}
+
+// drain leaves the pool: no new requests, one sweep so that every replica knows, the last request done, unregistered. At
+// the end of ctx it unregisters without waiting for anything.
 func (a *Agent) drain(ctx context.Context) {
-	a.Log.Info("draining: the node leaves when its last request is done")
+	a.Log.Info("leaving in " + a.sweep.String() + " at least, when the last request is done; a second signal leaves at once")
 	a.view.load = engine.Load{} // the engine is not asked any more
 	began := time.Now()
 	answered, told := began, time.Time{}
 	for time.Since(began) < drainLimit {
 		resp, err := a.heartbeat(ctx, a.levelNow(), true)
+		if ctx.Err() != nil {
+			a.leaveAtOnce(ctx)
+			return
+		}
 		switch {
 		case err == nil && resp.GetRegisterAgain():
 			return // the gateway has forgotten the node already
@@ -38,7 +55,7 @@ func (a *Agent) drain(ctx context.Context) {
 			if told.IsZero() {
 				told = answered
 			}
-			if time.Since(told) >= SweepInterval && resp.GetActiveProxyRequests() == 0 && a.exposedInFlight() == 0 {
+			if time.Since(told) >= a.sweep && resp.GetActiveProxyRequests() == 0 && a.exposedInFlight() == 0 {
 				a.unregister(ctx)
 				return
 			}
@@ -55,11 +72,20 @@ func (a *Agent) drain(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			a.leaveAtOnce(ctx)
 			return
 		case <-time.After(min(a.interval, drainPoll)):
 		}
 	}
 	a.Log.Warn("requests are still running, leaving all the same", "after", drainLimit.String())
+	a.unregister(ctx)
+}
+
+// leaveAtOnce unregisters after ctx has ended, so that the gateway sends nothing to an address that nobody serves.
+func (a *Agent) leaveAtOnce(ctx context.Context) {
+	a.Log.Warn("leaving at once: requests that are still running are cut off")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hurryTimeout)
+	defer cancel()
 	a.unregister(ctx)
 }
 

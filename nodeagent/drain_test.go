@@ -24,7 +24,7 @@ func TestDrain(t *testing.T) {
 		calls       string
 	}{
 		{"idle", func(time.Duration) (*ktmsv1.HeartbeatResponse, error) { return &ktmsv1.HeartbeatResponse{}, nil },
-			SweepInterval, SweepInterval + drainPoll, "draining unregister"},
+			DefaultSweep, DefaultSweep + drainPoll, "draining unregister"},
 		{"busy", func(since time.Duration) (*ktmsv1.HeartbeatResponse, error) {
 			if since < time.Minute {
 				return &ktmsv1.HeartbeatResponse{ActiveProxyRequests: 1}, nil
@@ -45,7 +45,7 @@ func TestDrain(t *testing.T) {
 				return nil, away
 			}
 			return &ktmsv1.HeartbeatResponse{}, nil
-		}, 20*time.Second + SweepInterval, 22*time.Second + SweepInterval + drainPoll, "draining unregister"},
+		}, 20*time.Second + DefaultSweep, 22*time.Second + DefaultSweep + drainPoll, "draining unregister"},
 		{"the gateway is away", func(time.Duration) (*ktmsv1.HeartbeatResponse, error) { return nil, away },
 			drainAway, drainAway + drainPoll, "draining"},
 		{"the gateway has forgotten the node", func(time.Duration) (*ktmsv1.HeartbeatResponse, error) {
@@ -72,6 +72,65 @@ func TestDrain(t *testing.T) {
 				}
 				if got := names(g.take()); got != c.calls {
 					t.Errorf("calls: %s, want %s", got, c.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainWaitsForTheSweep of the gateway, and says how long that is.
+func TestDrainWaitsForTheSweep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		says int32
+		want time.Duration
+	}{{0, DefaultSweep}, {5, 5 * time.Second}, {60, time.Minute}, {1 << 30, longestSweep}, {-1, DefaultSweep}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &gateway{register: func(*ktmsv1.RegisterNodeRequest) (*ktmsv1.RegisterNodeResponse, error) {
+				return &ktmsv1.RegisterNodeResponse{SweepIntervalSeconds: c.says}, nil
+			}}
+			w := start(t, g, nil)
+			wait(time.Minute)
+			began := time.Now()
+			w.end()
+			if took := time.Since(began); took < c.want || took > c.want+drainPoll {
+				t.Errorf("told %d: left after %s, want %s", c.says, took, c.want)
+			}
+			if said := "leaving in " + c.want.String() + " at least, when the last request is done"; !strings.Contains(w.log.String(), said) {
+				t.Errorf("told %d: the log does not say %q", c.says, said)
+			}
+		})
+	}
+}
+
+// TestHurry cuts the drain short, and unregisters all the same.
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		hang   bool
+		within time.Duration
+	}{{"the gateway answers", false, 0}, {"the gateway hangs", true, hurryTimeout}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := &scriptedExposure{address: "https://one/v1", inFlight: 1, changed: make(chan struct{}, 1)}
+				hurry := make(chan struct{})
+				w := start(t, &gateway{}, func(o *Options) { o.Exposure, o.Hurry = e, hurry })
+				wait(time.Minute)
+				w.stop()
+				wait(time.Minute + time.Second)
+				w.gateway.take()
+				w.gateway.set(func() { w.gateway.hang = c.hang })
+				wait(drainPoll)
+				began := time.Now()
+				close(hurry)
+				<-w.stopped
+				if took := time.Since(began); took > c.within {
+					t.Errorf("left after %s", took)
+				}
+				if got := names(w.gateway.take()); got != "draining unregister" || !e.ended {
+					t.Errorf("calls: %s; tunnel closed: %v", got, e.ended)
 				}
 			})
 		})

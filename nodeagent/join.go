@@ -114,6 +114,7 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	a.known, a.registered, a.joined, a.said = true, address, time.Now(), ""
 	a.levels = resp.GetSupportsLevels()
 	a.setInterval(resp.GetHeartbeatIntervalSeconds())
+	a.setSweep(resp.GetSweepIntervalSeconds())
 	a.Log.Info("registered", "node_id", a.NodeID, "endpoint", address, "models", a.view.names(), "interval", a.interval.String())
 	if ignored := resp.GetIgnoredModels(); len(ignored) > 0 {
 		a.Log.Warn("the node key does not allow all models, the others are served", "ignored", ignored)

@@ -38,15 +38,31 @@ const usage = `usage: ktms-node [flags]                    serve; NODE_KEY or --
        ktms-node --help                       list the flags`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, os.Args[1:], takeEnvironment(), os.Stdout, os.Stderr)
+	ctx, hurry := signals()
+	err := run(ctx, hurry, os.Args[1:], takeEnvironment(), os.Stdout, os.Stderr)
 	if err != nil {
 		if !errors.Is(err, errProblems) {
 			fmt.Fprintln(os.Stderr, "ktms-node: "+strings.ReplaceAll(err.Error(), "\n", "\n  "))
 		}
 		os.Exit(1)
 	}
+}
+
+// signals returns a context that the first signal to stop ends, and a channel that the second one closes. A third one ends
+// the program as if nobody listened.
+func signals() (ctx context.Context, hurry <-chan struct{}) {
+	ctx, stop := context.WithCancel(context.Background())
+	second := make(chan struct{})
+	came := make(chan os.Signal, 2) // both of the two that are waited for
+	signal.Notify(came, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-came
+		stop()
+		<-came
+		signal.Stop(came)
+		close(second)
+	}()
+	return ctx, second
 }
 
 // takeEnvironment takes the secrets out of the environment, which every program that the agent starts inherits.
@@ -67,8 +83,11 @@ func takeEnvironment() environment {
 // errProblems says that the doctor found something; what, it has printed.
 var errProblems = errors.New("the doctor found a problem")
 
-// run is the program.
-func run(ctx context.Context, args []string, env environment, stdout, stderr io.Writer) error {
+// errCutOff says that the agent left before its last request was done.
+var errCutOff = errors.New("left at once, as a second signal asked")
+
+// run is the program. The end of ctx asks the agent to leave, and a closed hurry asks it to do so at once.
+func run(ctx context.Context, hurry <-chan struct{}, args []string, env environment, stdout, stderr io.Writer) error {
 	command := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		command, args = args[0], args[1:]
@@ -79,7 +98,7 @@ func run(ctx context.Context, args []string, env environment, stdout, stderr io.
 		if len(args) == 1 && (args[0] == "--version" || args[0] == "-version") {
 			return printVersion(stdout)
 		}
-		err = serve(ctx, args, env, stdout, stderr)
+		err = serve(ctx, hurry, args, env, stdout, stderr)
 	case "doctor":
 		err = examine(ctx, args, env, stdout)
 	case "schedule":
@@ -87,7 +106,7 @@ func run(ctx context.Context, args []string, env environment, stdout, stderr io.
 	case "version":
 		return printVersion(stdout)
 	case "help":
-		err = serve(ctx, []string{"--help"}, env, stdout, stderr)
+		err = serve(ctx, hurry, []string{"--help"}, env, stdout, stderr)
 	default:
 		if refused := refuseKey([]string{command}); refused != nil {
 			return refused
@@ -115,8 +134,8 @@ func buildVersion() string {
 	return "(devel)"
 }
 
-// serve runs the agent until ctx ends.
-func serve(ctx context.Context, args []string, env environment, stdout, stderr io.Writer) error {
+// serve runs the agent until ctx ends and the node has left.
+func serve(ctx context.Context, hurry <-chan struct{}, args []string, env environment, stdout, stderr io.Writer) error {
 	var c config
 	if err := c.parse(c.flags(), args, env, stdout); err != nil {
 		return err
@@ -143,7 +162,7 @@ func serve(ctx context.Context, args []string, env environment, stdout, stderr i
 		NodeID: c.nodeID, Name: c.nodeName, Kind: c.engine, Selection: c.selection(),
 		Endpoint: c.parsedEndpoint, AuthToken: c.engineToken,
 		BaseWeight: int32(c.baseWeight), MaxConcurrent: int32(c.maxConcurrent), Warmup: c.warmup, Version: buildVersion(),
-		Registry: client, Engine: driver, GPUs: probe.NewSampler(probe.Prober{}.GPUs).Latest, Log: log,
+		Registry: client, Engine: driver, GPUs: probe.NewSampler(probe.Prober{}.GPUs).Latest, Hurry: hurry, Log: log,
 	}
 	// What serves the agent outlives the signal, since the agent still drains.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -169,7 +188,12 @@ func serve(ctx context.Context, args []string, env environment, stdout, stderr i
 	}
 	log.Info("ktms-node starts", "version", o.Version, "node_id", c.nodeID, "gateway", c.proxyAddr, "engine", c.engine, "expose", c.expose)
 	nodeagent.New(o).Run(ctx)
-	return nil
+	select {
+	case <-hurry:
+		return errCutOff
+	default:
+		return nil
+	}
 }
 
 // examine runs the doctor.

@@ -96,7 +96,7 @@ func TestMistakes(t *testing.T) {
 		{"--proxy-addr 127.0.0.1:1", "there is no node key"},
 	} {
 		var out bytes.Buffer
-		err := run(t.Context(), strings.Fields(c.args), empty, &out, &out)
+		err := run(t.Context(), nil, strings.Fields(c.args), empty, &out, &out)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
@@ -113,7 +113,7 @@ func TestKeyOnTheCommandLine(t *testing.T) {
 		{"--node-key", "ktms_node_secret"}, {"--node-key=ktms_node_secret"}, {"-key=x_secret"}, {"ktms_node_secret"},
 		{"--node-key-file", "ktms_node_secret"}, {"--node-id=llm_node_secret"}, {"doctor", "--node-key", "secret"}, {"--tls", "llm_node_secret"},
 	} {
-		err := run(t.Context(), args, withKey, io.Discard, io.Discard)
+		err := run(t.Context(), nil, args, withKey, io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "NODE_KEY") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -206,7 +206,7 @@ func TestSecretsInAddresses(t *testing.T) {
 		{"--endpoint", "http://user:secret@10.0.0.1/v1"}, {"--engine-url", "http://user:secret@127.0.0.1:11434"}, {"--engine-url", "http://secret@127.0.0.1"},
 		{"--proxy-addr", "https://ktms_node_" + strings.Repeat("5ec3e7", 8) + "@host"}, {"--endpoint", "http://10.0.0.1/v1?key=llm_node_" + strings.Repeat("5ec3e7", 8)},
 	} {
-		err := run(t.Context(), args, withKey, io.Discard, io.Discard)
+		err := run(t.Context(), nil, args, withKey, io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "every user of this machine") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "5ec3e7") {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -228,7 +228,7 @@ func TestPrinting(t *testing.T) {
 		{[]string{"schedule", "--file", path}, "now 30%, no switch\n"},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), c.args, empty, &out, io.Discard); err != nil || !strings.Contains(out.String(), c.want) {
+		if err := run(t.Context(), nil, c.args, empty, &out, io.Discard); err != nil || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q: %q, %v", c.args, out.String(), err)
 		}
 	}
@@ -244,6 +244,8 @@ type gateway struct {
 	draining   bool
 	// wants is the one key that it takes; empty takes any.
 	wants string
+	// left says that the node was unregistered.
+	left bool
 	// held keeps a node that leaves, for a request that does not end.
 	held bool
 }
@@ -252,6 +254,19 @@ func (g *gateway) hold(held bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held = held
+}
+
+func (g *gateway) UnregisterNode(context.Context, *ktmsv1.UnregisterNodeRequest) (*ktmsv1.UnregisterNodeResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left = true
+	return &ktmsv1.UnregisterNodeResponse{}, nil
+}
+
+func (g *gateway) hasLeft() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.left
 }
 
 func (g *gateway) beatCount() int {
@@ -375,7 +390,7 @@ func TestKeyIsMended(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		args := []string{"--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama, "--node-key-file", path}
-		ended <- run(ctx, args, withKey, io.Discard, &log)
+		ended <- run(ctx, nil, args, withKey, io.Discard, &log)
 	}()
 	eventually(t, "the refusal is not logged", func() bool { return strings.Contains(log.String(), "does not accept the node key (invalid key)") })
 	write("ktms_node_right\n")
@@ -396,7 +411,7 @@ func startServing(t *testing.T, g *gateway, log io.Writer, args ...string) (stop
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, args, withKey, io.Discard, log) }()
+	go func() { ended <- run(ctx, nil, args, withKey, io.Discard, log) }()
 	eventually(t, "no heartbeats came", func() bool { return g.beatCount() >= 2 })
 	return func() {
 		cancel()
@@ -411,15 +426,15 @@ func TestDoctor(t *testing.T) {
 	_, proxy, ollama := serveWorld(t)
 	args := []string{"doctor", "--proxy-addr", proxy, "--node-id", "n", "--engine-url", ollama, "--model"}
 	var out bytes.Buffer
-	if err := run(t.Context(), append(args, "a:1"), withKey, &out, io.Discard); err != nil {
+	if err := run(t.Context(), nil, append(args, "a:1"), withKey, &out, io.Discard); err != nil {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	out.Reset()
-	if err := run(t.Context(), append(args, "b:1"), withKey, &out, io.Discard); err != errProblems || !strings.Contains(out.String(), "PROBLEM  the engine lacks the model b:1") {
+	if err := run(t.Context(), nil, append(args, "b:1"), withKey, &out, io.Discard); err != errProblems || !strings.Contains(out.String(), "PROBLEM  the engine lacks the model b:1") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 	out.Reset()
-	if err := run(t.Context(), append(args, "a:1"), empty, &out, io.Discard); err != errProblems || !strings.Contains(out.String(), "there is no node key") {
+	if err := run(t.Context(), nil, append(args, "a:1"), empty, &out, io.Discard); err != errProblems || !strings.Contains(out.String(), "there is no node key") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

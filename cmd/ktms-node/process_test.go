@@ -190,7 +190,10 @@ func TestTunnelEndsWithTheAgent(t *testing.T) {
 					eventually(t, "the node does not drain", g.isDraining)
 				}
 			}
-			<-p.ended
+			_ = <-p.ended // a killed agent has no status of its own
+			if code := p.cmd.ProcessState.ExitCode(); len(signals) > 1 && (code != 1 || !g.hasLeft()) {
+				t.Errorf("exit status %d, unregistered: %v", code, g.hasLeft())
+			}
 			eventually(t, "the tunnel goes on without the agent", p.stopped)
 			eventually(t, "the tunnel's process stays", func() bool { return syscall.Kill(pid, 0) != nil })
 		})
