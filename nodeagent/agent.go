@@ -90,6 +90,8 @@ type Agent struct {
 	levels bool
 	// state is what the gateway last said about the node.
 	state ktmsv1.NodeState
+	// uncatalogued are the models that no request reaches, as the gateway last said.
+	uncatalogued []string
 	// said is the last trouble, which is logged once.
 	said string
 

@@ -119,10 +119,26 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 	if ignored := resp.GetIgnoredModels(); len(ignored) > 0 {
 		a.Log.Warn("the node key does not allow all models, the others are served", "ignored", ignored)
 	}
+	a.warnUncatalogued(resp.GetUncataloguedModels())
 	if a.Schedule != nil && !a.levels {
 		a.Log.Warn("the gateway does not know load levels: it sends requests at 100%, whatever the schedule says")
 	}
 	return 0
+}
+
+// warnUncatalogued says once which models no request reaches. The node is registered all the same: an administrator may
+// add them at any time.
+func (a *Agent) warnUncatalogued(models []string) {
+	if slices.Equal(models, a.uncatalogued) {
+		return
+	}
+	a.uncatalogued = slices.Clone(models)
+	if len(models) == 0 {
+		a.Log.Info("requests reach all of the node's models")
+		return
+	}
+	a.Log.Warn("requests reach these models only once an administrator adds them with UpsertModel, vendor local, under exactly this id",
+		"models", models)
 }
 
 // check asks the gateway for its opinion before anything is opened or stored.
