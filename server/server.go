@@ -180,6 +180,11 @@ func New(ctx context.Context, options Options) (*Server, error) {
 		Validator: validator, Log: options.Log})
 	machines := noderegistry.New(noderegistry.Options{
 		Nodes: options.Nodes, CheckEndpoint: options.NodePool.CheckEndpoint, Interval: options.NodePool.Interval, TTL: options.NodePool.TTL,
+		Sweep: options.NodePool.Sweep,
+		InCatalogue: func(model string) bool {
+			spec, known := s.live.Table().Model(model)
+			return known && spec.GetVendor() == vendors.Local && spec.GetEnabled()
+		},
 		Seal:      func(nodeID string, plain []byte) []byte { return admin.SealNodeToken(options.Sealer, nodeID, plain) },
 		Validator: validator, Log: options.Log,
 	})

@@ -102,6 +102,8 @@ type Head struct {
 	Dropped []string
 	// RequestID is the vendor's own id of the call.
 	RequestID string
+	// Node is the machine of the local pool that answers. It is for the log.
+	Node string
 	// Enforced: the vendor itself holds the answer to the schema that was asked for, all of it. Otherwise the caller of
 	// this package checks.
 	Enforced bool

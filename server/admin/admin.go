@@ -147,6 +147,11 @@ func named(err error, kind, name string) error {
 	return err
 }
 
+// keepsItsName refuses a name that a revoked key had: logs and usage of the past are told by it.
+func keepsItsName(kind, name string) error {
+	return status.New(status.AlreadyExists, "%s %q is revoked, and keeps its name; choose another one", kind, name)
+}
+
 // pageOf cuts one page out of a sorted list; name gives an item's place in the order.
 func pageOf[T any](all []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
 	after, err := decodeToken(token)

@@ -29,6 +29,9 @@ func (h *Handler) MintAPIKey(ctx context.Context, req *ktmsv1.MintAPIKeyRequest)
 		if err := bindTenant(ctx, tx, &key); err != nil {
 			return err
 		}
+		if former, err := tx.KeyByName(ctx, key.Name); err == nil && !former.RevokedAt.IsZero() {
+			return keepsItsName("API key", key.Name)
+		}
 		return named(tx.InsertKey(ctx, key), "API key", key.Name)
 	})
 	if err != nil {

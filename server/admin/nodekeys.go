@@ -35,6 +35,9 @@ func (h *Handler) MintNodeKey(ctx context.Context, req *ktmsv1.MintNodeKeyReques
 		if key.AllowedCIDRs, err = networks(req.GetAllowedCidrs()); err != nil {
 			return err
 		}
+		if former, err := tx.NodeKeyByName(ctx, key.Name); err == nil && !former.RevokedAt.IsZero() {
+			return keepsItsName("node key", key.Name)
+		}
 		return named(tx.InsertNodeKey(ctx, key), "node key", key.Name)
 	})
 	if err != nil {

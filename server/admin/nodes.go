@@ -121,6 +121,9 @@ func (h *Handler) nodes(ctx context.Context, fleet pool.Fleet) ([]*ktmsv1.Node, 
 		known := &fleet.Nodes[i]
 		node := nodeOf(known, loads[i])
 		health, reason := known.Health(fleet.Now, h.options.NodeTTL)
+		if reason == "" && known.Level <= 0 {
+			reason = selection.Paused.String()
+		}
 		node.State, node.StateReason = nodeStates[health], reason
 		for _, factor := range factors[known.ID] {
 			if slices.ContainsFunc(known.Models, func(m pool.NodeModel) bool { return m.ID == factor.GetModel() }) {

@@ -30,6 +30,8 @@ type call struct {
 	// estimate is of the prompt, in tokens; 0 until somebody needs it.
 	estimate int64
 	outcome  dispatch.Outcome
+	// node is the machine of the local pool that answered, or began to; empty = none.
+	node string
 }
 
 func (c *call) rule() string {
@@ -72,6 +74,7 @@ func (s *Service) generate(c *call) (response *ktmsv1.GenerateTextResponse, err 
 			return err
 		}
 		answer.Head.Dropped = append(answer.Head.Dropped, untaken...)
+		c.node = answer.Head.Node
 		c.accountAnswer(a, answer.Response)
 		if err := c.shapes.check(a.Candidate.Target.Vendor, answer); err != nil {
 			return err

@@ -188,6 +188,9 @@ func (s *Service) record(call *call, err error) {
 		slog.Int("attempts", call.outcome.Attempts), slog.Bool("stream", call.stream),
 		slog.Float64("seconds", time.Since(call.started).Seconds()),
 	}
+	if call.node != "" {
+		attrs = append(attrs, slog.String("node", call.node))
+	}
 	if call.action != "" {
 		attrs = append(attrs, slog.String("action_id", call.action))
 	}

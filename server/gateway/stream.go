@@ -57,6 +57,7 @@ func (o *streamOut) take(event vendors.Event) error {
 func (o *streamOut) hear(event vendors.Event) {
 	if event.Head != nil {
 		o.head, o.accepted = *event.Head, true
+		o.call.node = event.Head.Node
 		o.head.Dropped = append(o.head.Dropped, o.untaken...)
 		return
 	}

@@ -37,8 +37,14 @@ type Options struct {
 	// Interval is the time between heartbeats that nodes are asked for, and TTL how long one that is not heard of is not
 	// offline yet.
 	Interval, TTL time.Duration
-	Validator     *status.Validator
-	Log           *slog.Logger
+	// Sweep is how long a replica may act on an old state of a node.
+	Sweep time.Duration
+	// InCatalogue reports whether requests reach a model on the pool.
+	InCatalogue func(model string) bool
+	// Settled is after how long a Fleet is no older than what was done before; 0 = DefaultSettled.
+	Settled   time.Duration
+	Validator *status.Validator
+	Log       *slog.Logger
 	// Now is the clock of this process; nil is time.Now.
 	Now func() time.Time
 }
@@ -55,6 +61,9 @@ var _ ktmsv1connect.NodeRegistryServiceHandler = (*Handler)(nil)
 func New(options Options) *Handler {
 	if options.Now == nil {
 		options.Now = time.Now
+	}
+	if options.Settled == 0 {
+		options.Settled = DefaultSettled
 	}
 	return &Handler{options: options}
 }
@@ -92,7 +101,14 @@ func (h *Handler) RegisterNode(ctx context.Context, req *ktmsv1.RegisterNodeRequ
 		h.options.Log.WarnContext(ctx, "a node reports models that its key does not allow; they are ignored", "node", spec.ID,
 			"by", key.KeyName, "ignored", len(ignored), "models", ignored[:min(len(ignored), maxLoggedModels)])
 	}
-	return &ktmsv1.RegisterNodeResponse{IgnoredModels: ignored, HeartbeatIntervalSeconds: h.interval(), SupportsLevels: true}, nil
+	out := &ktmsv1.RegisterNodeResponse{IgnoredModels: ignored, HeartbeatIntervalSeconds: h.interval(), SupportsLevels: true,
+		SweepIntervalSeconds: int32(max(h.options.Sweep/time.Second, 1))}
+	for _, m := range models {
+		if !h.options.InCatalogue(m.ID) {
+			out.UncataloguedModels = append(out.UncataloguedModels, m.ID)
+		}
+	}
+	return out, nil
 }
 
 // Heartbeat implements NodeRegistryService. A node that the pool does not know is asked to register.
@@ -104,6 +120,14 @@ func (h *Handler) Heartbeat(ctx context.Context, req *ktmsv1.HeartbeatRequest) (
 	report, err := reportOf(req, key)
 	if err != nil {
 		return nil, h.refusal(ctx, err)
+	}
+	switch run, err := h.standing(ctx, key.NodeID, req.GetInstance()); {
+	case err != nil:
+		return nil, h.refusal(ctx, err)
+	case run == replaced:
+		return nil, h.refusal(ctx, replacedError(key.NodeID))
+	case run == alone:
+		return &ktmsv1.HeartbeatResponse{RegisterAgain: true, HeartbeatIntervalSeconds: h.interval()}, nil
 	}
 	node, load, err := h.options.Nodes.Beat(ctx, key.NodeID, report)
 	if errors.Is(err, pool.ErrUnknownNode) {
@@ -122,6 +146,12 @@ func (h *Handler) Heartbeat(ctx context.Context, req *ktmsv1.HeartbeatRequest) (
 func (h *Handler) UnregisterNode(ctx context.Context, req *ktmsv1.UnregisterNodeRequest) (*ktmsv1.UnregisterNodeResponse, error) {
 	key, err := h.admit(ctx, "UnregisterNode", req)
 	if err != nil {
+		return nil, h.refusal(ctx, err)
+	}
+	if run, err := h.standing(ctx, key.NodeID, req.GetInstance()); run != speaks || err != nil {
+		if err == nil {
+			return &ktmsv1.UnregisterNodeResponse{}, nil // it has left with that
+		}
 		return nil, h.refusal(ctx, err)
 	}
 	node, _, err := h.options.Nodes.Beat(ctx, key.NodeID, pool.NodeReport{Draining: true})
@@ -144,7 +174,7 @@ func (h *Handler) UnregisterNode(ctx context.Context, req *ktmsv1.UnregisterNode
 	return &ktmsv1.UnregisterNodeResponse{}, nil
 }
 
-// VetModels implements NodeRegistryService. It looks at the key alone.
+// VetModels implements NodeRegistryService. It stores nothing.
 func (h *Handler) VetModels(ctx context.Context, req *ktmsv1.VetModelsRequest) (*ktmsv1.VetModelsResponse, error) {
 	key, err := h.admit(ctx, "VetModels", req)
 	if err != nil {
@@ -157,11 +187,16 @@ func (h *Handler) VetModels(ctx context.Context, req *ktmsv1.VetModelsRequest) (
 	}
 	out := &ktmsv1.VetModelsResponse{}
 	for _, model := range req.GetModels() {
-		verdict := &ktmsv1.ModelVerdict{Model: model, Allowed: permits(key, model)}
+		verdict := &ktmsv1.ModelVerdict{Model: model, Allowed: permits(key, model), InCatalogue: h.options.InCatalogue(model)}
 		if !verdict.GetAllowed() {
 			verdict.Reason = notPermitted(model)
 		}
 		out.Verdicts = append(out.Verdicts, verdict)
+	}
+	if endpoint := req.GetEndpoint(); endpoint != "" {
+		if _, err := h.endpoint(ctx, endpoint, key); err != nil {
+			out.EndpointProblem = status.As(err).Message()
+		}
 	}
 	return out, nil
 }

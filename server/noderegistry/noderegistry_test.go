@@ -31,7 +31,8 @@ func TestRegisterNode_WhatIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(resp.GetIgnoredModels(), []string{"other", "another"}) || resp.GetHeartbeatIntervalSeconds() != 5 || !resp.GetSupportsLevels() {
+	if !slices.Equal(resp.GetIgnoredModels(), []string{"other", "another"}) || resp.GetHeartbeatIntervalSeconds() != 5 || !resp.GetSupportsLevels() ||
+		resp.GetSweepIntervalSeconds() != 7 || !slices.Equal(resp.GetUncataloguedModels(), []string{"qwen"}) {
 		t.Errorf("answered %v", resp)
 	}
 	got := w.node(t, "mac")

@@ -131,7 +131,7 @@ func specOf(req *ktmsv1.RegisterNodeRequest, key *caller.Caller) (pool.NodeSpec,
 		ID: key.NodeID, Name: clean(req.GetName(), maxName), Engine: req.GetEngine(), KeyID: key.KeyID,
 		Networks: key.AllowedCIDRs, AllowedModels: key.AllowedModels,
 		BaseWeight: int64(req.GetBaseWeight()), MaxConcurrent: max(int64(req.GetMaxConcurrent()), 1),
-		AgentVersion: clean(req.GetAgentVersion(), maxVersion),
+		AgentVersion: clean(req.GetAgentVersion(), maxVersion), Instance: req.GetInstance(),
 	}
 	if spec.BaseWeight == 0 {
 		spec.BaseWeight = selection.DefaultBaseWeight

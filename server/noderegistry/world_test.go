@@ -45,7 +45,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	w.nodes = memory.NewNodes(memory.NodesOptions{Now: func() time.Time { return w.now }})
 	w.Handler = New(Options{
-		Nodes: w.nodes, Interval: interval, TTL: ttl, Validator: validator,
+		Nodes: w.nodes, Interval: interval, TTL: ttl, Validator: validator, Sweep: 7 * time.Second, Settled: time.Millisecond,
+		InCatalogue: func(model string) bool { return model != "qwen" },
 		Seal: func(nodeID string, plain []byte) []byte {
 			return fmt.Appendf(nil, "sealed for %s: %d bytes", nodeID, len(plain))
 		},

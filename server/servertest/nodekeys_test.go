@@ -81,6 +81,10 @@ func TestNodeKeys_AdminCalls(t *testing.T) {
 	if err != nil || revoked.GetNodeKey().GetRevokedAt() == nil {
 		t.Fatalf("revoked %v, %v", revoked, err)
 	}
+	if _, err := admin.MintNodeKey(ctx, &ktmsv1.MintNodeKeyRequest{Name: "key-3", NodeId: "n"}); connect.CodeOf(err) != connect.CodeAlreadyExists ||
+		!strings.Contains(err.Error(), "is revoked, and keeps its name") {
+		t.Errorf("the name of a revoked key: %v", err)
+	}
 	again, err := admin.RevokeNodeKey(ctx, &ktmsv1.RevokeNodeKeyRequest{Name: "key-3"})
 	if err != nil || !again.GetNodeKey().GetRevokedAt().AsTime().Equal(revoked.GetNodeKey().GetRevokedAt().AsTime()) {
 		t.Errorf("revoking twice must change nothing: %v, %v", again, err)

@@ -110,6 +110,7 @@ func (v *Vendor) Generate(ctx context.Context, t vendors.Target, req *ktmsv1.Gen
 		return nil, visit.failed(err)
 	}
 	visit.succeeded(0)
+	answer.Head.Node = visit.node.ID
 	return answer, nil
 }
 
@@ -128,6 +129,9 @@ func (v *Vendor) Stream(ctx context.Context, t vendors.Target, req *ktmsv1.Gener
 			if err != nil {
 				yield(vendors.Event{}, visit.failed(err))
 				return
+			}
+			if event.Head != nil {
+				event.Head.Node = visit.node.ID
 			}
 			visit.heard(event)
 			if u := event.Chunk.GetUsage(); u != nil {

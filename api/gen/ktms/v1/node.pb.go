@@ -705,7 +705,7 @@ type Node struct {
 	RegisteredAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	LastHeartbeatAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_heartbeat_at,json=lastHeartbeatAt,proto3" json:"last_heartbeat_at,omitempty"`
 	AgentVersion    string                 `protobuf:"bytes,16,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// Why the node is not HEALTHY.
+	// Why the node is not HEALTHY, or takes no requests all the same.
 	StateReason string `protobuf:"bytes,17,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// Time to the first token in seconds and tokens per second, as the gateway measured them; 0 = not yet. With several
 	// models, those of the first; factors has each.
