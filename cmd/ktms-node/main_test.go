@@ -291,7 +291,7 @@ func (g *gateway) VetModels(ctx context.Context, r *ktmsv1.VetModelsRequest) (*k
 	}
 	resp := &ktmsv1.VetModelsResponse{}
 	for _, m := range r.Models {
-		resp.Verdicts = append(resp.Verdicts, &ktmsv1.ModelVerdict{Model: m, Allowed: true})
+		resp.Verdicts = append(resp.Verdicts, &ktmsv1.ModelVerdict{Model: m, Allowed: true, InCatalogue: true})
 	}
 	return resp, nil
 }

@@ -83,13 +83,21 @@ func Examine(ctx context.Context, o Options, out io.Writer) (problems int) {
 	level := checkSchedule(o, r)
 	models, answers := checkEngine(ctx, o, r, level)
 	checkGPUs(ctx, o, r)
-	checkGateway(ctx, o, r, models)
-	checkEndpoint(ctx, o, r, answers)
+	vetted := checkGateway(ctx, o, r, models)
+	checkEndpoint(ctx, o, r, vetted, answers)
 	checkTunnel(ctx, o, r)
 	if r.problems == 0 {
 		r.ok("no problem found")
 	}
 	return r.problems
+}
+
+// count writes a number of things.
+func count[N int | int32](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // checkSchedule returns the level now.

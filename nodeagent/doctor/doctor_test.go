@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,10 +31,15 @@ type gateway struct {
 	ktmsv1connect.UnimplementedNodeRegistryServiceHandler
 	err     error
 	refused []string
+	// uncatalogued are the models that the catalogue lacks.
+	uncatalogued []string
+	// closed is why it refuses endpoints, and asked the last one that it was asked about.
+	closed, asked string
 }
 
 func (g *gateway) VetModels(_ context.Context, r *ktmsv1.VetModelsRequest) (*ktmsv1.VetModelsResponse, error) {
-	resp := &ktmsv1.VetModelsResponse{}
+	resp := &ktmsv1.VetModelsResponse{EndpointProblem: g.closed}
+	g.asked = r.Endpoint
 	for _, m := range r.Models {
 		v := &ktmsv1.ModelVerdict{Model: m, Allowed: true}
 		for _, no := range g.refused {
@@ -41,6 +47,7 @@ func (g *gateway) VetModels(_ context.Context, r *ktmsv1.VetModelsRequest) (*ktm
 				v = &ktmsv1.ModelVerdict{Model: m, Reason: `model "` + m + `" not permitted for this node key`}
 			}
 		}
+		v.InCatalogue = !slices.Contains(g.uncatalogued, m)
 		resp.Verdicts = append(resp.Verdicts, v)
 	}
 	return resp, g.err
@@ -187,6 +194,14 @@ func TestExamine(t *testing.T) {
 		}, "but it is not ready: Loading model|wait until", 1},
 		{"no metrics", engine.LlamaCPP, site{"/v1/models": `{"data":[{"id":"a"}]}`}, nil, "note     the engine does not tell how busy it is: start llama-server with --metrics", 0},
 		{"metrics", engine.VLLM, site{"/v1/models": `{"data":[{"id":"a"}]}`, "/metrics": "vllm:num_requests_running 2\nvllm:num_requests_waiting 1\n"}, nil, "runs 2 requests, and 1 wait", 0},
+		{"one of each", engine.VLLM, site{"/v1/models": `{"data":[{"id":"a","owned_by":"vllm"}]}`, "/metrics": "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n"}, nil,
+			"with 1 model\n|runs 1 request, and 0 wait|no problem found", 0},
+		{"vLLM without metrics", engine.VLLM, site{"/v1/models": `{"data":[{"id":"a","owned_by":"vllm"}]}`}, nil, "note     the engine does not tell how busy it is: start vLLM without", 0},
+		{"Ollama called vLLM", engine.VLLM, site{"/": "Ollama is running", "/v1/models": `{"data":[{"id":"a","owned_by":"library"}]}`}, nil,
+			"PROBLEM  the engine at http|is ollama, not vllm: give --engine ollama", 1},
+		{"vLLM called llama.cpp", engine.LlamaCPP, site{"/v1/models": `{"data":[{"id":"a","owned_by":"vllm"}]}`}, nil, "is vllm, not llamacpp: give --engine vllm", 1},
+		{"a nobody called vLLM", engine.VLLM, site{"/v1/models": `{"data":[{"id":"a"}]}`}, nil, "PROBLEM  the engine at http|has no metrics of vLLM", 1},
+		{"vLLM called generic", engine.Generic, site{"/v1/models": `{"data":[{"id":"a","owned_by":"vllm"}]}`}, nil, "no problem found", 0},
 
 		{"gateway away", engine.Ollama, ollama(loaded), func(_ *testing.T, _ *Options, g *gateway) {
 			g.err = connect.NewError(connect.CodeUnavailable, "restarting")
@@ -218,12 +233,43 @@ func TestExamine(t *testing.T) {
 
 		{"endpoint of the wrong machine", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, _ *gateway) { o.Endpoint = "http://localhost:11434/v1" },
 			"the gateway's own machine", 1},
-		{"endpoint on loopback", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, _ *gateway) {
+		{"no model in the catalogue", engine.Ollama, ollama(loaded), func(_ *testing.T, _ *Options, g *gateway) { g.uncatalogued = []string{"a", "a:latest", "b:1"} },
+			"PROBLEM  no request reaches the model a:latest, since the catalogue lacks it: an administrator adds it with UpsertModel, vendor local, " +
+				"under exactly the id a:latest or a\n|PROBLEM  no request reaches the model b:1", 2},
+		{"one model not in the catalogue", engine.Ollama, ollama(loaded), func(_ *testing.T, _ *Options, g *gateway) { g.uncatalogued = []string{"a:latest", "b:1"} },
+			"note     no request reaches the model b:1|the catalogue has 1 of|no problem found", 0},
+		{"a named model not in the catalogue", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, g *gateway) {
+			o.Selection.Only, g.uncatalogued = []string{"a", "b:1"}, []string{"b:1"}
+		}, "PROBLEM  no request reaches the model b:1|exactly the id b:1, as --only-model spells it", 1},
+		{"a model neither allowed nor in the catalogue", engine.Ollama, ollama(loaded), func(_ *testing.T, _ *Options, g *gateway) {
+			g.refused, g.uncatalogued = []string{"b:1"}, []string{"b:1"}
+		}, `note     model "b:1" not permitted|the catalogue has 1 of`, 0},
+
+		{"endpoint on loopback", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, g *gateway) {
 			o.Endpoint, o.Target.Host = "http://127.0.0.1:11434/v1", "127.0.0.1:9090"
-		}, "note     the endpoint is a loopback address", 0},
+			t.Cleanup(func() {
+				if g.asked != o.Endpoint {
+					t.Errorf("the gateway was asked about the endpoint %q", g.asked)
+				}
+			})
+		}, "ok       the gateway takes the endpoint http://127.0.0.1:11434/v1|no problem found", 0},
+		{"endpoint refused", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, g *gateway) {
+			o.Endpoint, g.closed = "http://10.0.0.1:11434/v1", "not allowed for this key"
+		}, "PROBLEM  the gateway would refuse the endpoint http://10.0.0.1:11434/v1: not allowed for this key", 1},
+		{"endpoint on loopback without the gateway's word", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, g *gateway) {
+			o.Endpoint, o.Target.Host = "http://127.0.0.1:11434/v1", "127.0.0.1:9090"
+			g.err = connect.NewError(connect.CodeUnimplemented, "no")
+		}, "note     the endpoint is a loopback address", 1},
+		{"private endpoint without the gateway's word", engine.Ollama, ollama(loaded), func(_ *testing.T, o *Options, g *gateway) {
+			o.Endpoint, g.err = "http://10.0.0.1:11434/v1", connect.NewError(connect.CodeUnimplemented, "no")
+		}, "note     the endpoint is a private address, so the node key's allowed_cidrs", 1},
+		{"endpoint on another port of this machine", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, _ *gateway) {
+			o.Endpoint, o.Target.Host = "http://127.0.0.1:1/v1", "127.0.0.1:9090"
+			o.Reachable = openAt(t, engine.Generic, "http://127.0.0.1:1")
+		}, "nothing answers at the endpoint http://127.0.0.1:1/v1: give the address of the engine, like http://127.0.0.1:", 1},
 		{"endpoint that nobody serves", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, _ *gateway) {
 			o.Endpoint, o.Reachable = "http://10.0.0.1:11434/v1", openAt(t, engine.Generic, "http://127.0.0.1:1")
-		}, "allowed_cidrs|nothing answers at the endpoint|OLLAMA_HOST", 1},
+		}, "nothing answers at the endpoint|OLLAMA_HOST", 1},
 		{"endpoint that answers", engine.Ollama, ollama(loaded), func(t *testing.T, o *Options, _ *gateway) {
 			o.Endpoint = "http://gpu.example.com/v1"
 			o.Reachable, _ = site{"/v1/models": `{"data":[]}`}.open(t, engine.Generic)

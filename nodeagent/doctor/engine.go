@@ -22,7 +22,7 @@ var startHints = map[string]string{
 
 // loadHints say what makes an engine tell its load.
 var loadHints = map[string]string{
-	engine.VLLM:     "vLLM has /metrics always, so something else may be at this address",
+	engine.VLLM:     "start vLLM without --disable-log-stats",
 	engine.TGI:      "TGI has /metrics always, so something else may be at this address",
 	engine.LlamaCPP: "start llama-server with --metrics",
 	engine.SGLang:   "start SGLang with --enable-metrics",
@@ -39,7 +39,8 @@ func checkEngine(ctx context.Context, o Options, r *report, level int) (models [
 		r.problem("the engine (%s) does not answer at %s: %v\n%s", o.Kind, o.EngineURL, err, startHints[o.Kind])
 		return nil, false
 	}
-	r.ok("the engine (%s) answers at %s with %d models", o.Kind, o.EngineURL, len(models))
+	r.ok("the engine (%s) answers at %s with %s", o.Kind, o.EngineURL, count(len(models), "model"))
+	told := checkKind(ctx, o, r)
 	reported, missing := o.Selection.Apply(models)
 	for _, name := range missing {
 		r.problem("the engine lacks the model %s that --only-model or --judge-model names%s", name, pullHint(o.Kind, name))
@@ -53,7 +54,7 @@ func checkEngine(ctx context.Context, o Options, r *report, level int) (models [
 			r.note("model %s is not loaded", m.ID)
 		}
 	}
-	checkLoad(ctx, o, r)
+	checkLoad(ctx, o, r, told)
 	checkResidents(ctx, o, r)
 	return models, true
 }
@@ -90,7 +91,25 @@ func checkModel(o Options, r *report, models []engine.Model, level int) {
 	}
 }
 
-func checkLoad(ctx context.Context, o Options, r *report) {
+// checkKind compares what the engine calls itself with what --engine says: another kind may list models all the same, and
+// then be asked for its load and its readiness in words that it does not have. It returns what the engine calls itself.
+func checkKind(ctx context.Context, o Options, r *report) string {
+	named, can := o.Engine.(engine.Named)
+	if !can || o.Kind == engine.Generic || o.Kind == engine.Decisions {
+		return ""
+	}
+	told := named.CallsItself(ctx)
+	if told != "" && told != o.Kind {
+		r.problem("the engine at %s is %s, not %s: give --engine %s", o.EngineURL, told, o.Kind, told)
+	}
+	return told
+}
+
+// checkLoad asks how busy the engine is, which calls itself told.
+func checkLoad(ctx context.Context, o Options, r *report, told string) {
+	if told != "" && told != o.Kind {
+		return
+	}
 	hint, tells := loadHints[o.Kind]
 	if !tells {
 		return
@@ -99,10 +118,12 @@ func checkLoad(ctx context.Context, o Options, r *report) {
 	switch {
 	case err != nil:
 		r.note("the engine does not tell how busy it is: %v", err)
+	case load.Active == nil && o.Kind == engine.VLLM && told == "":
+		r.problem("the engine at %s has no metrics of vLLM and does not call itself so: give its kind with --engine, or generic", o.EngineURL)
 	case load.Active == nil || load.Queued == nil:
 		r.note("the engine does not tell how busy it is: %s", hint)
 	default:
-		r.ok("the engine runs %d requests, and %d wait", *load.Active, *load.Queued)
+		r.ok("the engine runs %s, and %d wait", count(*load.Active, "request"), *load.Queued)
 	}
 }
 

@@ -3,13 +3,8 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"net"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
@@ -17,8 +12,9 @@ import (
 	"github.com/ai-process/ktms/nodeagent/registry"
 )
 
-// checkGateway asks the gateway what it would say to the models that the agent would report.
-func checkGateway(ctx context.Context, o Options, r *report, models []engine.Model) {
+// checkGateway asks the gateway what it would say to the models and the endpoint that the agent would report. It returns
+// nil where the gateway did not answer.
+func checkGateway(ctx context.Context, o Options, r *report, models []engine.Model) *ktmsv1.VetModelsResponse {
 	reported, _ := o.Selection.Apply(models)
 	ids := make([]string, 0, len(reported))
 	for _, m := range reported {
@@ -26,17 +22,19 @@ func checkGateway(ctx context.Context, o Options, r *report, models []engine.Mod
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := o.Registry.VetModels(ctx, &ktmsv1.VetModelsRequest{NodeId: o.NodeID, Models: ids})
+	resp, err := o.Registry.VetModels(ctx, &ktmsv1.VetModelsRequest{NodeId: o.NodeID, Models: ids, Endpoint: o.Endpoint})
 	if err != nil {
 		trouble := registry.Explain(err)
 		if trouble.Cause == registry.Away && !o.Target.TLS && speaksTLS(ctx, o) {
 			trouble.Text = "the gateway at " + o.Target.Host + " speaks TLS: add --tls"
 		}
 		r.problem("%s", trouble.Text)
-		return
+		return nil
 	}
 	r.ok("the gateway at %s accepts the node key for node %s", o.Target.Host, o.NodeID)
 	checkVerdicts(o, r, models, resp.GetVerdicts())
+	checkCatalogue(o, r, models, resp.GetVerdicts())
+	return resp
 }
 
 // speaksTLS tries a handshake.
@@ -84,8 +82,7 @@ func checkVerdicts(o Options, r *report, models []engine.Model, verdicts []*ktms
 		if reason == "" {
 			reason = "model " + m.ID + " is not permitted for this node key"
 		}
-		wanted := slices.Concat(o.Selection.Only, o.Selection.Judges, []string{o.Model})
-		if allowed == 0 || slices.ContainsFunc(wanted, m.Is) {
+		if allowed == 0 || wanted(o, m) {
 			r.problem("%s: name the allowed models with --only-model, or ask for a key that allows it", reason)
 		} else {
 			r.note("%s, so the gateway ignores it", reason)
@@ -96,50 +93,44 @@ func checkVerdicts(o Options, r *report, models []engine.Model, verdicts []*ktms
 	}
 }
 
-// checkEndpoint looks at the address that the gateway shall dial, and asks there if the engine answers at all.
-func checkEndpoint(ctx context.Context, o Options, r *report, answers bool) {
-	if o.Endpoint == "" {
-		return
-	}
-	endpoint, err := url.Parse(o.Endpoint)
-	if err != nil {
-		r.problem("--endpoint is no URL: %v", err)
-		return
-	}
-	gateway, _, _ := net.SplitHostPort(o.Target.Host)
-	switch {
-	case isLoopback(endpoint.Hostname()) && !isLoopback(gateway):
-		r.problem("the gateway would dial %s, which is the gateway's own machine: give the address of this one with --endpoint, or use --expose=cloudflared", o.Endpoint)
-		return
-	case isLoopback(endpoint.Hostname()):
-		r.note("the endpoint is a loopback address, which the gateway takes only with NODE_ALLOW_LOCALHOST_ENDPOINTS=true")
-	case isPrivate(endpoint.Hostname()):
-		r.note("the endpoint is a private address, so the node key's allowed_cidrs must contain it")
-	}
-	if o.Reachable == nil || !answers {
-		return
-	}
-	if _, err := o.Reachable.Models(ctx); err != nil {
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			hint := "let the engine listen on it"
-			if o.Kind == engine.Ollama {
-				hint = "set OLLAMA_HOST=0.0.0.0, since Ollama listens on this machine alone"
+// wanted reports whether the operator named a model.
+func wanted(o Options, m engine.Model) bool {
+	return slices.ContainsFunc(slices.Concat(o.Selection.Only, o.Selection.Judges, []string{o.Model}), m.Is)
+}
+
+// checkCatalogue looks for models that the gateway takes and no request reaches. One name of a model is enough.
+func checkCatalogue(o Options, r *report, models []engine.Model, verdicts []*ktmsv1.ModelVerdict) {
+	reached := 0
+	var lost []engine.Model
+	names := map[string][]string{}
+	for _, m := range models {
+		found := false
+		for _, v := range verdicts {
+			if m.Is(v.GetModel()) && v.GetAllowed() {
+				names[m.ID] = append(names[m.ID], v.GetModel())
+				found = found || v.GetInCatalogue()
 			}
-			r.problem("nothing answers at the endpoint %s: %s", o.Endpoint, hint)
-			return
 		}
-		r.note("the endpoint %s does not answer from here (%v), and may from the gateway", o.Endpoint, err)
-		return
+		switch {
+		case found:
+			reached++
+		case len(names[m.ID]) > 0:
+			lost = append(lost, m)
+		}
 	}
-	r.ok("the engine answers at the endpoint %s", o.Endpoint)
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || (err == nil && addr.Unmap().IsLoopback())
-}
-
-func isPrivate(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsPrivate()
+	for _, m := range lost {
+		text := "no request reaches the model " + m.ID + ", since the catalogue lacks it: an administrator adds it with UpsertModel, " +
+			"vendor local, under exactly the id " + strings.Join(names[m.ID], " or ")
+		if slices.ContainsFunc(o.Selection.Only, m.Is) {
+			text += ", as --only-model spells it"
+		}
+		if reached == 0 || wanted(o, m) {
+			r.problem("%s", text)
+		} else {
+			r.note("%s", text)
+		}
+	}
+	if reached > 0 {
+		r.ok("the catalogue has %d of the node's models", reached)
+	}
 }

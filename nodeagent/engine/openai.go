@@ -17,6 +17,8 @@ type modelList struct {
 type listedModel struct {
 	ID      lenient[string]   `json:"id"`
 	Aliases lenient[[]string] `json:"aliases"`
+	// OwnedBy is the engine's name, by some engines.
+	OwnedBy lenient[string] `json:"owned_by"`
 	// Parent is the model that an adapter of vLLM belongs to.
 	Parent lenient[string] `json:"parent"`
 	// MaxModelLen is vLLM's and SGLang's.
