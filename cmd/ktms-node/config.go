@@ -108,6 +108,11 @@ func parseFlags(f *flag.FlagSet, args []string, out io.Writer) error {
 		fmt.Fprintln(out, usage+"\n\nflags:")
 		f.SetOutput(out)
 		f.PrintDefaults()
+		fmt.Fprintln(out, environmentUsage)
+		return err
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: ktms-node --help lists the flags", err)
 	}
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("%q is neither a flag nor a command: ktms-node --help lists them", f.Arg(0))

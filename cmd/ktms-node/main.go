@@ -37,6 +37,12 @@ const usage = `usage: ktms-node [flags]                    serve; NODE_KEY or --
        ktms-node --version
        ktms-node --help                       list the flags`
 
+const environmentUsage = `
+environment:
+  NODE_KEY         the node key, unless --node-key-file gives it
+  NODE_AUTH_TOKEN  the bearer token that the engine wants, if any
+  LOG_LEVEL        debug, info (the default), warn or error`
+
 func main() {
 	ctx, hurry := signals()
 	err := run(ctx, hurry, os.Args[1:], takeEnvironment(), os.Stdout, os.Stderr)

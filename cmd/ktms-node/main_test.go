@@ -88,7 +88,9 @@ func TestMistakes(t *testing.T) {
 		{"--warmup -1s", "--warmup must be"},
 		{"--proxy-addr ftp://x", "--proxy-addr"},
 		{"--max-concurrent 0 --base-weight 0", "--base-weight must be from 1 to 10000\n--max-concurrent"},
-		{"--nonsense", "not defined"},
+		{"--nonsense", "not defined: -nonsense: ktms-node --help lists the flags"},
+		{"doctor --nonsense", "ktms-node --help lists"},
+		{"--max-concurrent many", "ktms-node --help lists"},
 		{"--tls extra", `"extra" is neither`},
 		{"serve", `no command "serve"`},
 		{"schedule", "--file FILE"},
@@ -224,7 +226,8 @@ func TestPrinting(t *testing.T) {
 		want string
 	}{
 		{[]string{"--version"}, "ktms-node "}, {[]string{"version"}, "ktms-node "},
-		{[]string{"--help"}, "-proxy-addr address"}, {[]string{"help"}, "-schedule-file"}, {[]string{"doctor", "--help"}, "-model model"},
+		{[]string{"--help"}, "-proxy-addr address"}, {[]string{"help"}, "-schedule-file"},
+		{[]string{"--help"}, "NODE_KEY  "}, {[]string{"--help"}, "NODE_AUTH_TOKEN  "}, {[]string{"doctor", "--help"}, "LOG_LEVEL  "}, {[]string{"doctor", "--help"}, "-model model"},
 		{[]string{"schedule", "--file", path}, "now 30%, no switch\n"},
 	} {
 		var out bytes.Buffer

@@ -190,7 +190,7 @@ func TestTunnelEndsWithTheAgent(t *testing.T) {
 					eventually(t, "the node does not drain", g.isDraining)
 				}
 			}
-			_ = <-p.ended // a killed agent has no status of its own
+			<-p.ended // a killed agent has no status of its own
 			if code := p.cmd.ProcessState.ExitCode(); len(signals) > 1 && (code != 1 || !g.hasLeft()) {
 				t.Errorf("exit status %d, unregistered: %v", code, g.hasLeft())
 			}

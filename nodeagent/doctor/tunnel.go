@@ -20,7 +20,7 @@ func checkTunnel(ctx context.Context, o Options, r *report) {
 	}
 	version, err := o.Machine.Run(ctx, o.Cloudflared, "--version")
 	if err != nil {
-		r.problem("cloudflared does not run (%v): install it, or name it with --cloudflared-path", err)
+		r.problem("%s does not run (%v): install it, or name it with --cloudflared-path", o.Cloudflared, err)
 	} else {
 		first, _, _ := strings.Cut(strings.TrimSpace(string(version)), "\n")
 		r.ok("%s", first)

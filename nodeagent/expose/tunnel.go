@@ -99,6 +99,9 @@ func (t *tunnel) once(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	if cmd.Process == nil && err != nil {
+		err = fmt.Errorf("%s does not run (%w): install it, or name it with --cloudflared-path", t.program, err)
+	}
 	if err == nil {
 		err = fmt.Errorf("%s ended", t.program)
 	}

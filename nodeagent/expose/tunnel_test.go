@@ -222,7 +222,7 @@ func TestMissingProgram(t *testing.T) {
 	}()
 	eventually(t, "the log does not say what is missing", func() bool {
 		_, log := m.said()
-		return strings.Contains(log, "no such file")
+		return strings.Contains(log, "no such file or directory): install it, or name it with --cloudflared-path")
 	})
 	stop()
 	<-ended

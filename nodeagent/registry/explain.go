@@ -46,6 +46,9 @@ func Explain(err error) Trouble {
 		return Trouble{Refused, key.Error()}
 	}
 	said := Message(err)
+	if status, found := httpStatus(err); found {
+		return Trouble{status, "this is not the gateway's gRPC port (9090), maybe its HTTP port: check --proxy-addr (" + said + ")"}
+	}
 	switch connect.CodeOf(err) {
 	case connect.CodeUnauthenticated:
 		return Trouble{Refused, "the gateway does not accept the node key (" + said +
@@ -68,6 +71,23 @@ func Explain(err error) Trouble {
 			"): check that --proxy-addr is the gateway's gRPC port (9090 unless it was changed), and that its release has a node pool"}
 	default:
 		return Trouble{Away, away(err)}
+	}
+}
+
+// httpStatus finds an answer without gRPC that says where the call went: whoever sent it has no registry. What it means is
+// known of two statuses alone; others come from a proxy whose gateway is away.
+func httpStatus(err error) (cause Cause, found bool) {
+	rpc, is := errors.AsType[*connect.Error](err)
+	if !is || rpc.IsRemote() || !strings.HasPrefix(rpc.Message(), "HTTP status ") {
+		return Away, false
+	}
+	switch rpc.Code() {
+	case connect.CodePermissionDenied: // 403
+		return Refused, true
+	case connect.CodeUnimplemented: // 404
+		return Old, true
+	default:
+		return Away, false
 	}
 }
 
@@ -110,7 +130,7 @@ func away(err error) string {
 	case errors.As(err, &dns):
 		return "the gateway's name cannot be resolved: " + text
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens at the gateway's address: " + text
+		return "nothing listens at the gateway's address: start the gateway, or give its gRPC address with --proxy-addr (port 9090 by default): " + text
 	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
 		return "the gateway did not answer in time"
 	case closed(err, text):

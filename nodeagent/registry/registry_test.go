@@ -122,6 +122,7 @@ func TestExplainAddresses(t *testing.T) {
 	old.Config.ErrorLog = log.New(t.Output(), "", 0)
 	old.StartTLS()
 	t.Cleanup(old.Close)
+	forbids := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -137,9 +138,10 @@ func TestExplainAddresses(t *testing.T) {
 		{"plaintext to TLS without HTTP/2", Options{Address: old.Listener.Addr().String()}, "--tls must be given"},
 		{"a certificate of nobody", Options{Address: overTLS, TLS: true}, "certificate of the gateway is not trusted"},
 		{"a certificate of another time", Options{Address: outOfDate(t), TLS: true}, "the clock of this machine"},
-		{"nobody", Options{Address: closed.Addr().String()}, "nothing listens"},
+		{"nobody", Options{Address: closed.Addr().String()}, "nothing listens at the gateway's address: start the gateway, or give its gRPC address with --proxy-addr (port 9090 by default)"},
 		{"no name", Options{Address: "gateway.invalid:9090"}, "cannot be resolved"},
-		{"another server", Options{Address: serve(t, http.NotFoundHandler(), false)}, "gRPC port"},
+		{"another server", Options{Address: serve(t, http.NotFoundHandler(), false)}, "this is not the gateway's gRPC port (9090), maybe its HTTP port"},
+		{"a server that forbids", Options{Address: serve(t, forbids, false)}, "this is not the gateway's gRPC port (9090), maybe its HTTP port"},
 	} {
 		// A busy machine may let a connection time out first, which is another trouble.
 		deadline := time.Now().Add(time.Minute)
