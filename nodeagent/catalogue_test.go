@@ -1,12 +1,14 @@
 package nodeagent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
+	"github.com/ai-process/ktms/nodeagent/engine"
 )
 
 // TestUncatalogued warns of models that no request reaches when that changes, and serves.
@@ -44,4 +46,22 @@ func TestUncatalogued(t *testing.T) {
 		}
 		w.end()
 	})
+}
+
+// TestUnreached: a model that is catalogued under one of its names is reached.
+func TestUnreached(t *testing.T) {
+	t.Parallel()
+	v := view{served: []engine.Model{{ID: "a:latest", Aliases: []string{"a"}}, {ID: "b:latest", Aliases: []string{"b"}}},
+		models: []*ktmsv1.NodeModel{{Id: "a:latest"}, {Id: "a"}, {Id: "b:latest"}, {Id: "b"}}}
+	for _, test := range [][2][]string{
+		{nil, nil},
+		{{"a:latest"}, nil},
+		{{"a:latest", "a"}, {"a:latest", "a"}},
+		{{"a", "b:latest", "b"}, {"b:latest", "b"}},
+		{{"unheard"}, {"unheard"}},
+	} {
+		if got := v.unreached(test[0]); !slices.Equal(got, test[1]) {
+			t.Errorf("of %v: %v, want %v", test[0], got, test[1])
+		}
+	}
 }

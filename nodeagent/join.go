@@ -129,6 +129,7 @@ func (a *Agent) tryJoin(ctx, work context.Context) time.Duration {
 // warnUncatalogued says once which models no request reaches. The node is registered all the same: an administrator may
 // add them at any time.
 func (a *Agent) warnUncatalogued(models []string) {
+	models = a.view.unreached(models)
 	if slices.Equal(models, a.uncatalogued) {
 		return
 	}

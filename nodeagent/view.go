@@ -114,6 +114,17 @@ func (v *view) names() []string {
 	return names
 }
 
+// unreached are those of the names under which no request comes that are not merely another spelling of a model that requests
+// reach.
+func (v *view) unreached(names []string) []string {
+	reached := func(name string) bool {
+		return slices.ContainsFunc(v.served, func(m engine.Model) bool {
+			return m.Is(name) && slices.ContainsFunc(v.names(), func(other string) bool { return m.Is(other) && !slices.Contains(names, other) })
+		})
+	}
+	return slices.DeleteFunc(slices.Clone(names), reached)
+}
+
 func (v *view) missingText() string {
 	if len(v.missing) == 0 {
 		return ""
