@@ -31,7 +31,7 @@ type gateway struct {
 func (*gateway) VetModels(_ context.Context, r *ktmsv1.VetModelsRequest) (*ktmsv1.VetModelsResponse, error) {
 	resp := &ktmsv1.VetModelsResponse{}
 	for _, m := range r.Models {
-		resp.Verdicts = append(resp.Verdicts, &ktmsv1.ModelVerdict{Model: m, Allowed: true})
+		resp.Verdicts = append(resp.Verdicts, &ktmsv1.ModelVerdict{Model: m, Allowed: true, InCatalogue: true})
 	}
 	return resp, nil
 }
