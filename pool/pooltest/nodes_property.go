@@ -31,23 +31,12 @@ func nodesProperty(ctx context.Context, seed int64, clients []pool.Nodes, clock 
 		ctx: ctx, clients: clients, clock: clock, patience: patience, seed: seed,
 		random: rand.New(rand.NewPCG(uint64(seed), 1)), mirror: newMirror(clock), seen: map[string]bool{},
 	}
-	for step := range steps {
-		name, act := "register", r.register
-		if step >= len(r.ids()) {
-			name, act = r.choose()
+	return play(seed, clock, func(step int) (string, func() error) {
+		if step < len(r.ids()) {
+			return "register", r.register
 		}
-		err := act()
-		if err == nil {
-			err = r.check()
-		}
-		if err != nil {
-			return fmt.Errorf("seed %d, step %d (%s), %s: %w", seed, step, name, clock.Now(), err)
-		}
-	}
-	if err := r.end(); err != nil {
-		return fmt.Errorf("seed %d, at the end, %s: %w", seed, clock.Now(), err)
-	}
-	return nil
+		return r.choose()
+	}, r.check, r.end)
 }
 
 // nodesRun is one sequence.

@@ -34,17 +34,22 @@ func Property(ctx context.Context, seed int64, meter pool.Meter, clock *Clock) e
 		ledger: ledger{clock: clock, buckets: map[string]*bucket{}},
 	}
 	r.begin()
+	return play(seed, clock, func(int) (string, func() error) { return r.choose() }, r.check, r.end)
+}
+
+// play acts step by step, looks after each whether all is well, and once more at the end.
+func play(seed int64, clock *Clock, next func(step int) (name string, act func() error), check, end func() error) error {
 	for step := range steps {
-		name, act := r.choose()
+		name, act := next(step)
 		err := act()
 		if err == nil {
-			err = r.check()
+			err = check()
 		}
 		if err != nil {
 			return fmt.Errorf("seed %d, step %d (%s), %s: %w", seed, step, name, clock.Now(), err)
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := end(); err != nil {
 		return fmt.Errorf("seed %d, at the end, %s: %w", seed, clock.Now(), err)
 	}
 	return nil
