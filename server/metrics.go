@@ -8,6 +8,7 @@ import (
 
 	ktmsv1 "github.com/ai-process/ktms/api/gen/ktms/v1"
 	"github.com/ai-process/ktms/server/dispatch"
+	"github.com/ai-process/ktms/server/noderegistry"
 	"github.com/ai-process/ktms/server/status"
 )
 
@@ -88,9 +89,9 @@ func (m *Metrics) Nodes(counts map[ktmsv1.NodeState]int) {
 		m.nodes.Reset()
 		return
 	}
-	for number, name := range ktmsv1.NodeState_name {
+	for number := range ktmsv1.NodeState_name {
 		if state := ktmsv1.NodeState(number); state != ktmsv1.NodeState_NODE_STATE_UNSPECIFIED {
-			m.nodes.WithLabelValues(strings.ToLower(strings.TrimPrefix(name, "NODE_STATE_"))).Set(float64(counts[state]))
+			m.nodes.WithLabelValues(noderegistry.StateName(state)).Set(float64(counts[state]))
 		}
 	}
 }

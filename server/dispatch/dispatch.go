@@ -187,8 +187,8 @@ func (w *walk) candidate(ctx context.Context, c *routing.Candidate, try func(con
 			wrong = failed
 		}
 		if failed.Kind == vendors.Busy && failed.RetryAfter == 0 && machine != nil {
-			failed = machine // no other is left, which tells less than why this one did not serve
-			w.move(c, failed, status.Judge(failed.Kind), false)
+			// No other is left, which tells less than why this one did not serve.
+			w.move(c, machine, status.Judge(machine.Kind), false)
 			return false, nil
 		}
 		if failed.Node != "" && len(w.tried) < maxMachines {

@@ -101,8 +101,8 @@ func (v *Vendor) ask(ctx context.Context, asked pool.Choosing, s *snapshot, cand
 		}
 		if answer.Lease != nil {
 			n := s.node(answer.Lease.Node)
-			i := slices.IndexFunc(n.Models, func(m pool.NodeModel) bool { return m.ID == asked.Model })
-			return &chosen{node: n, lease: *answer.Lease, warm: i >= 0 && n.Models[i].Warm}, 0, nil
+			model := only(n.Models, asked.Model)
+			return &chosen{node: n, lease: *answer.Lease, warm: len(model) > 0 && model[0].Warm}, 0, nil
 		}
 		occupied += answer.Occupied
 		next := min(len(rest), selection.MaxCandidates)
@@ -152,7 +152,7 @@ const maxWait = 10 * time.Minute
 
 // busy is the error of a request for which no slot is free in time.
 func busy(expected float64) *vendors.Error {
-	e := &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: "every machine that could serve it is busy"}
+	e := unsent(vendors.Busy, "every machine that could serve it is busy")
 	if expected > 0 {
 		e.RetryAfter = time.Duration(math.Ceil(math.Min(expected, maxWait.Seconds()))) * time.Second
 	}
@@ -167,20 +167,18 @@ func nobody(verdicts []selection.Verdict, w want, s *snapshot) *vendors.Error {
 		if verdict == selection.NoModel || verdict == selection.NotAllowed {
 			continue
 		}
-		for _, m := range s.fleet.Nodes[i].Models {
-			if m.ID == w.model {
-				longest = max(longest, m.Context)
-				fits = fits || m.Context == 0 || w.prompt <= m.Context-w.output
-			}
+		for _, m := range only(s.fleet.Nodes[i].Models, w.model) {
+			longest = max(longest, m.Context)
+			fits = fits || m.Context == 0 || w.prompt <= m.Context-w.output
 		}
 	}
 	if longest > 0 && !fits {
-		return &vendors.Error{Kind: vendors.Overflow, Vendor: vendors.Local, Unsent: true, Message: tooLong(longest, w)}
+		return unsent(vendors.Overflow, tooLong(longest, w))
 	}
 	if slices.Contains(verdicts, selection.WasTried) {
-		return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: "every machine that could serve it has failed"}
+		return unsent(vendors.Busy, "every machine that could serve it has failed")
 	}
-	return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: absent(verdicts)}
+	return unsent(vendors.Busy, absent(verdicts))
 }
 
 // stateless is the error of a request while nothing is known of the nodes: nobody is sent to them then.
@@ -188,7 +186,9 @@ func (v *Vendor) stateless(ctx context.Context, err error) *vendors.Error {
 	if ctx.Err() != nil {
 		return departed(ctx)
 	}
-	return &vendors.Error{Kind: vendors.Busy, Vendor: vendors.Local, Unsent: true, Message: unknownState, Err: err}
+	e := unsent(vendors.Busy, unknownState)
+	e.Err = err
+	return e
 }
 
 // departed is the error of a request whose caller left before anything was sent, or whose time was over in the line.
@@ -199,6 +199,11 @@ func departed(ctx context.Context) *vendors.Error {
 		return e
 	}
 	return &vendors.Error{Kind: vendors.Canceled, Vendor: vendors.Local, Unsent: true, Err: context.Cause(ctx)}
+}
+
+// unsent is the error of a request that went to no machine.
+func unsent(kind vendors.Kind, message string) *vendors.Error {
+	return &vendors.Error{Kind: kind, Vendor: vendors.Local, Unsent: true, Message: message}
 }
 
 func tooLong(longest int64, w want) string {

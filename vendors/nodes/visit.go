@@ -150,9 +150,9 @@ func (c *visit) failed(err error) *vendors.Error {
 		}
 		return e
 	}
-	unsent := e.Status == 0 && (e.Kind == vendors.Unsupported || e.Kind == vendors.Invalid) // the dialect cannot carry it
+	uncarried := e.Status == 0 && (e.Kind == vendors.Unsupported || e.Kind == vendors.Invalid) // the dialect cannot carry it
 	switch {
-	case unsent:
+	case uncarried:
 		c.outcome = pool.Unjudged
 	case e.Kind == vendors.Unavailable, e.Kind == vendors.Denied:
 		e.Node, c.outcome = c.node.ID, pool.Failed
